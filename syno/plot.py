@@ -1,6 +1,6 @@
 """Plots of studies and results: functions that draw into matplotlib axes and return them.
 
-Each takes a `syno.Study`, a table of trials, or the folder of an experiment's results (also its name in `results/`).
+Each function takes a `syno.Study`, a table of trials, or the folder of an experiment's results (or its name in `results/`).
 
 >>> import syno
 >>> space = syno.Space(syno.preset("resnet18").with_(depth=4))
@@ -71,8 +71,9 @@ def best_so_far(source: Source, *, over: str = "trials", ax: Axes | None = None)
 
     Args:
         source: a study, a table of trials, or a folder of results.
-        over: "trials", or "time": since the first trial began, without interruptions of more than 10 minutes.
-        ax: axes to draw into; None for those of a new figure.
+        over: the horizontal axis: "trials", or "time" since the first trial began, without interruptions of more than 10
+            minutes.
+        ax: axes to draw into; None for a new figure.
 
     Raises SpecError if there is no trial to show.
     """
@@ -100,21 +101,21 @@ def front(
     compiler: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw scores against a cost, the Pareto front, and the names of what is on it or near it.
+    """Draw scores against a cost, with the Pareto front, and names at the points on or near it.
 
-    Of a study or a table, there is a point for each complete trial, and one for the original network where its score is
-    known. Of an experiment's results with trained operators, these are shown, with their mean and standard deviation over
-    seeds; else its trials.
+    A study or a table has a point for each complete trial, and one for the original network if its score is known. For an
+    experiment's results, the finally trained networks are drawn, with mean and standard deviation over seeds; without them, the
+    trials.
 
     Args:
         source: a study, a table of trials, or a folder of results.
-        cost: a metric of trials of which less is better, such as "flops", "parameters" or one of an objective of your own. Of
-            results "flops", "parameters", "latency_ms", or "time": as a share of the original's, by the speedups of a goal.
-        score: a metric of trials; None: the accuracy or the loss, or else the reward. Results have one metric.
-        device, compiler: of the latencies of results, where there are several.
-        ax: axes to draw into; None for those of a new figure.
+        cost: a metric of trials of which less is better, such as "flops", "parameters" or one of your own objective. For
+            results: "flops", "parameters", "latency_ms", or "time" (as a share of the original's, from the goal's speedups).
+        score: a metric of trials; None: the accuracy or the loss, otherwise the reward. Results have a single metric.
+        device, compiler: select among latencies of results, if there are several.
+        ax: axes to draw into; None for a new figure.
 
-    Raises SpecError if nothing has both numbers; the message lists what there is.
+    Raises SpecError if nothing has both numbers; the message lists the available metrics.
     """
     run = run_of(source)
     if run is not None and run.scores:
@@ -142,13 +143,13 @@ def front(
 
 
 def _points_of_trials(rows: pandas.DataFrame, cost: str, score: str | None) -> tuple[list[NetworkPoint], Metric]:
-    """Return a point for each complete trial, one for the original network if its score is known, and the metric."""
+    """Return a point for each complete trial (and for the original network, if its score is known), and the metric."""
     name = score_of(rows) if score is None else score
     metric = METRICS.get(name) or Metric(name.translate({ord("("): "[", ord(")"): "]"}), digits=3)
     across, upwards = metric_column(rows, cost), metric_column(rows, name)
     known = rows.dropna(subset=[across, upwards])
     points = [(f"trial {number}", "found", x, y) for number, x, y in known[["number", across, upwards]].itertuples(index=False)]
-    of_original = [f"{METRIC}original_{one}" for one in (cost, name)]
+    of_original = [f"{METRIC}original_{part}" for part in (cost, name)]
     if set(of_original) <= set(known.columns) and len(known):
         points.append((ORIGINAL, ORIGINAL, *known.iloc[0][of_original]))
     return [NetworkPoint(title, role, exactly(float(x)), exactly(float(y))) for title, role, x, y in points], metric
@@ -157,18 +158,18 @@ def _points_of_trials(rows: pandas.DataFrame, cost: str, score: str | None) -> t
 def parallel_coordinates(
     source: Source, *, columns: Sequence[str] | None = None, spec: OperatorSpec | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Draw each complete trial's operator as a line over the numbers that describe it, in the colour of its reward.
+    """Draw each complete trial's operator as a line over its features, coloured by its reward.
 
-    The numbers are those of `syno.space.features`: how many positions an operator reads, applied once and twice, its costs,
-    how many of each primitive it has. The axes of sizes and costs are logarithmic.
+    The features are those of `syno.space.features`: numbers of positions that an operator reads, applied once and twice, its
+    costs, and its numbers of primitives. The axes of sizes and costs are logarithmic.
 
     Args:
         source: a study, a table of trials, or a folder of results.
-        columns: names of features or of metrics, in order; None: those in which the operators differ.
-        spec: the spec of the operators. A study has its own, an experiment that of its network.
-        ax: axes to draw into; None for those of a new figure.
+        columns: names of features or metrics, in order; None: the main features in which the operators differ.
+        spec: the spec of the operators; None: that of the study, or of the experiment's network.
+        ax: axes to draw into; None for a new figure.
 
-    Raises SpecError if there is no trial with a reward, no spec, or no such column.
+    Raises SpecError if no trial has a reward, the spec is unknown, or a column does not exist.
     """
     rows = rewarded(trials_of(source)).reset_index(drop=True)
     if rows.empty:
@@ -176,7 +177,9 @@ def parallel_coordinates(
     features = OperatorFeatures(spec or _spec_of(source))
     operators = [parse_stored(text) for text in rows["operator"]]
     known = pandas.DataFrame([features(operator) for operator in operators], columns=list(features.columns))
-    metrics = {str(one).removeprefix(METRIC): pandas.to_numeric(rows[one]) for one in rows if str(one).startswith(METRIC)}
+    metrics = {
+        str(column).removeprefix(METRIC): pandas.to_numeric(rows[column]) for column in rows if str(column).startswith(METRIC)
+    }
     known = known.assign(**{name: values for name, values in metrics.items() if name not in known}, reward=rows["reward"])
     chosen = [name for name in DESCRIBED if known[name].nunique() > 1] if columns is None else list(columns)
     names = list(map(str, known.columns))
@@ -206,12 +209,12 @@ def _spec_of(source: Source) -> OperatorSpec:
 def layer_latency(
     source: pandas.DataFrame | str | Path, *, device: str | None = None, compiler: str | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Draw the latency of each layer, as the network has it and with operators, with 95 % intervals.
+    """Draw the latency of each layer, original and replaced by operators, with 95 % intervals.
 
     Args:
-        source: a table of `syno.layer_latency`, or a folder of results with layers (`tune: {layers: true}`).
-        device, compiler: of the latencies, where there are several.
-        ax: axes to draw into; None for those of a new figure.
+        source: a table of `syno.layer_latency`, or a folder of results with measured layers (`tune: {layers: true}`).
+        device, compiler: select among latencies, if there are several.
+        ax: axes to draw into; None for a new figure.
 
     Raises SpecError if there are no such latencies.
     """

@@ -1,8 +1,8 @@
-"""The app: a group of commands that print errors of the input as one line.
+"""The command-line app: a group of commands that print input errors as one line.
 
-Exit codes tell whether running the same command again may help: not after 2, an error of the input or of the user's code, nor
-after 1, which comes with a traceback. After 75 (EX_TEMPFAIL of sysexits.h) the machine failed, as with a full disk, and after
-130 the command was interrupted. The workflow restarts jobs accordingly (`syno.stages.workflow`).
+Exit codes tell whether a retry of the same command may help: not after 2 (an error of the input or of user code), nor after 1
+(with a traceback, or a negative answer). 75 (EX_TEMPFAIL of sysexits.h) means that the machine failed, as with a full disk, and
+130 that the command was interrupted. The workflow restarts jobs accordingly (`syno.stages.workflow`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Commands(TyperGroup):
     """A group of commands that prints errors and warnings as one line each."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the commands in the order of the stages, then the others."""
+        """Return the commands in the order of the stages, followed by the others."""
         from syno.stages import workflow_stages
 
         of_stages = [name for stage in workflow_stages.STAGES.values() for name in stage.commands]
@@ -40,7 +40,7 @@ class Commands(TyperGroup):
         return sorted(super().list_commands(ctx), key=lambda name: order.index(name) if name in order else len(order))
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command. An error of the input is printed as one line."""
+        """Run a command. Input errors are printed as one line."""
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: typer.echo(
                 f"warning: {visible(without_passwords(str(message)))}", err=True
@@ -78,9 +78,9 @@ def _print_versions(is_given: bool) -> None:
         return
     from syno.base.record import versions
 
-    found = versions(["torch", "optuna"])
-    others = ", ".join(f"{name} {found.get(key, 'is not installed')}" for name, key in OF_VERSION.items())
-    typer.echo(f"syno {found['syno']} ({others})")
+    installed = versions(["torch", "optuna"])
+    others = ", ".join(f"{name} {installed.get(key, 'is not installed')}" for name, key in OF_VERSION.items())
+    typer.echo(f"syno {installed['syno']} ({others})")
     raise typer.Exit
 
 
@@ -105,6 +105,6 @@ def add_commands_of_extensions() -> None:
 
 
 def stopped(work: str) -> typer.Exit:
-    """Return the exit to raise after an interruption of work that the same command continues."""
+    """Print that interrupted work can be continued by the same command; return the exit to raise."""
     typer.echo(f"stopped: {visible(without_passwords(work))}; the same command goes on", err=True)
     return typer.Exit(INTERRUPTED)

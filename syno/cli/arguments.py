@@ -1,4 +1,4 @@
-"""Arguments of several commands, and functions that read them."""
+"""Arguments that several commands share, and functions that parse them."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ OF_TEXT: dict[str, Any] = {"vocabulary": 50257, "length": 2048}
 
 
 def experiment_of(config: str) -> Experiment:
-    """Return the experiment of a file, or one of several there; the file may be the name of an experiment that Syno brings.
+    """Return the experiment of FILE or FILE:NAME; FILE may also be the name of an experiment bundled with Syno.
 
-    Raises SpecError if it has no operators of its own.
+    Raises SpecError if the experiment is of a kind without operators.
     """
     from syno.config import Experiment
 
@@ -48,7 +48,7 @@ def experiment_of(config: str) -> Experiment:
 
 
 def any_experiment_of(config: str) -> AnyExperiment:
-    """Return the experiment, of any kind, that `experiment_of` would return."""
+    """Return the experiment, of any kind, as `experiment_of` does."""
     from syno.config import load_any
     from syno.config.files import parted
 
@@ -60,19 +60,19 @@ def any_experiment_of(config: str) -> AnyExperiment:
 
 
 def spec_of(spec: str, depth: int | None = None) -> OperatorSpec:
-    """Return the spec of a preset, a file or an experiment, with another depth if one is given.
+    """Return the spec of a preset, a file or an experiment, with another depth if given.
 
-    Results run no code until the command ends.
+    For results, imports of user code are forbidden until the command ends.
     """
     from syno.config import find_space
 
     read_if_result(spec)
-    found = find_space(spec)
-    return found if depth is None else found.with_(depth=depth)
+    resolved = find_space(spec)
+    return resolved if depth is None else resolved.with_(depth=depth)
 
 
 def read_if_result(place: str) -> None:
-    """Import no code that results name, until the command ends, if these are results."""
+    """If a path is one of results, forbid imports of user code until the command ends."""
     from syno.base.registry import only_read
     from syno.config.files import is_result
 
@@ -81,7 +81,7 @@ def read_if_result(place: str) -> None:
 
 
 def operator_of(operator: str, rename: list[str] | None = None) -> PGraph:
-    """Return an operator by its name, id or file, with variables renamed."""
+    """Return an operator by its name, id or file, with renamed variables."""
     from syno.ir.rewriting import with_variables
     from syno.stages.store import find_stored
 
@@ -98,27 +98,27 @@ def replacement_of(replacement: str) -> PGraph | ModuleBaseline:
 
 
 def pairs(texts: list[str] | None, option: str) -> dict[str, str]:
-    """Return `A=1 B=2` or `A=1,B=2` as a mapping. Raises BadParameter for other text."""
-    found = [part.partition("=") for text in texts or () for part in text.split(",")]
-    for name, equals, value in found:
+    """Parse `A=1 B=2` or `A=1,B=2` into a mapping. Raises BadParameter for other text."""
+    assignments = [part.partition("=") for text in texts or () for part in text.split(",")]
+    for name, equals, value in assignments:
         if not (name and equals and value):
             raise typer.BadParameter(f'"{name}{equals}{value}" is not NAME=VALUE', param_hint=option)
-    return {name.strip(): value.strip() for name, _, value in found}
+    return {name.strip(): value.strip() for name, _, value in assignments}
 
 
 def sizes(texts: list[str] | None) -> dict[str, int]:
-    """Return the sizes that `--set` gives, by name."""
-    found = pairs(texts, "--set")
-    for name, value in found.items():
+    """Parse the sizes of `--set`, by name."""
+    values = pairs(texts, "--set")
+    for name, value in values.items():
         if not value.isdecimal() or len(value) > 10:  # the largest sizes are checked with others, later
             raise typer.BadParameter(
                 f'{name} is "{value[:20]}"; a size is a positive whole number, up to 2147483647', param_hint="--set"
             )
-    return {name: int(value) for name, value in found.items()}
+    return {name: int(value) for name, value in values.items()}
 
 
 def image_shape(text: str, *, is_own: bool = False) -> tuple[int, ...]:
-    """Return channels, height and width of `3x224x224`; for a user's own model also channels and length of `1x4000`."""
+    """Parse `3x224x224` into channels, height and width; for a user's own model also `1x4000` into channels and length."""
     parts = text.split("x")
     if (len(parts) != 3 and not is_own) or not all(part.isdecimal() and int(part) for part in parts):
         kind = "; a model of your own may take CxL, such as 1x4000" if len(parts) != 3 else ""
@@ -127,22 +127,22 @@ def image_shape(text: str, *, is_own: bool = False) -> tuple[int, ...]:
 
 
 def network_subject(**options: Any) -> NetworkSubject | LanguageModelSubject:
-    """Return the network of the options of `syno tune network`; None stands for options that were not given.
+    """Return the network for the options of `syno tune network`; None means that an option is not given.
 
-    A model of the user's own takes text if a length is given. Raises BadParameter for options of the other kind of network.
+    A user's own model takes text if a length is given. Raises BadParameter for options of the other kind of network.
     """
     from syno.base.registry import is_path
     from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
     from syno.model.backbones import SEQUENCE_BACKBONES
 
-    given = {name: value for name, value in options.items() if value is not None}
-    model = given["model"]
-    takes_text = model in SEQUENCE_BACKBONES or (is_path(model) and "length" in given)
+    chosen = {name: value for name, value in options.items() if value is not None}
+    model = chosen["model"]
+    takes_text = model in SEQUENCE_BACKBONES or (is_path(model) and "length" in chosen)
     own, foreign = (OF_TEXT, OF_PICTURES) if takes_text else (OF_PICTURES, OF_TEXT)
-    if wrong := [f"--{name.replace('_', '-')}" for name in foreign if name in given]:
+    if wrong := [f"--{name.replace('_', '-')}" for name in foreign if name in chosen]:
         kinds = ("text", "pictures") if takes_text else ("pictures", "text; models of your own take it if there is a --length")
         raise typer.BadParameter(f"{model} takes {kinds[0]}, and this is for {kinds[1]}", param_hint=wrong[0])
-    fields = {**own, **given}
+    fields = {**own, **chosen}
     if takes_text:
         return LanguageModelSubject(**fields)
     fields["image_shape"] = image_shape(fields.pop("image"), is_own=is_path(model))
@@ -151,5 +151,5 @@ def network_subject(**options: Any) -> NetworkSubject | LanguageModelSubject:
 
 
 def command_line() -> str:
-    """Return the command line, which is written beside results."""
+    """Return the command line as text, which is stored beside results."""
     return shlex.join(["syno", *sys.argv[1:]])

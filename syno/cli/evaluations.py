@@ -1,4 +1,4 @@
-"""Commands that train and measure networks, and that show the results."""
+"""Commands that train and measure networks, and print the results."""
 
 from __future__ import annotations
 
@@ -90,14 +90,14 @@ def rival(
 
 
 def _scored(record: TrainingRecord) -> str:
-    """Return the score of a training in words."""
+    """Return the score of a training as text."""
     broke = f" ({record.stopped})" if record.stopped else ""
     metric = METRICS[record.metric]
     return f"{record.name}: {metric.name} {metric.text(record.score)} with seed {record.seed}{broke}"
 
 
 def _add_command(kind: MeasurementKind) -> None:
-    """Add the command that measures a kind (`syno.stages.measurements`)."""
+    """Register the command that measures a kind (`syno.stages.measurements`)."""
 
     def command(**arguments: Any) -> None:
         experiment, compiler, device = experiment_of(arguments["config"]), arguments.get("compiler", ""), arguments["device"]
@@ -205,7 +205,7 @@ def tune_network(
 
 
 def _measure(subject: AnySubject, output: Path, compiler: str, device: str, batch: int, threads: int, **options: Any) -> None:
-    """Measure a subject with these options of `syno.measure.tuning.tune`, write the record, and print it."""
+    """Measure a subject with options of `syno.measure.tuning.tune`, write the record, and print it."""
     from syno.base.gpu_leases import leased
     from syno.measure.tuning import LatencySettings
     from syno.measure.tuning import tune as tuned
@@ -219,7 +219,7 @@ def _measure(subject: AnySubject, output: Path, compiler: str, device: str, batc
 
 
 def print_lines(lines: Iterable[Line], *, has_failed: bool) -> None:
-    """Print lines, problems on the error stream. Exits with code 1 if a measurement has failed."""
+    """Print lines, with problems on stderr. Exits with code 1 if a measurement has failed."""
     for line in lines:
         typer.echo(line.text, err=line.is_problem)
     if has_failed:

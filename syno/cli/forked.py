@@ -1,8 +1,8 @@
-"""The fork server's process: imports, then a command in each child. `syno.stages.workflow` starts it.
+"""The fork server's process: imports modules, then runs a command in each child. `syno.stages.workflow` starts it.
 
     python -m syno.cli.forked LISTENER
 
-LISTENER is the descriptor of a listening socket. The other end of the standard input belongs to the owner.
+LISTENER is the descriptor of a listening socket. The owner holds the other end of the standard input.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MEASURING = frozenset({"tune", "worker", "search"})
 
 
 def imported(names: Iterable[str]) -> Iterator[str]:
-    """Import a module with each step. One that is not installed is left out: a command that needs it says so."""
+    """Import one module per step. Modules that are not installed are skipped: a command that needs one reports it."""
     for name in names:
         with suppress(ImportError):
             import_module(name)
@@ -37,7 +37,9 @@ def imported(names: Iterable[str]) -> Iterator[str]:
 
 
 def use_threads() -> None:
-    """Let libraries that are loaded have as many threads as variables say, which they read when they were loaded."""
+    """Set the thread pools of loaded libraries to the values of environment variables, which libraries only read when
+    loaded.
+    """
     for variable, kinds in (("OMP_NUM_THREADS", "openmp"), ("OPENBLAS_NUM_THREADS", "blas")):
         threads = os.environ.get(variable, "")
         if threads.isdecimal() and threads != "1":
@@ -50,9 +52,9 @@ def use_threads() -> None:
 
 
 def end_at_once(codes: list[int]) -> None:
-    """End this process without freeing everything that it has imported, which takes half a second, if its exit code is known.
+    """Exit without freeing imported modules, which takes half a second, if the exit code is known.
 
-    To be called last of all that `atexit` calls, so that threads have ended and all others have cleaned up.
+    Must be the last function that `atexit` calls, after threads have ended and all others have cleaned up.
     """
     if codes:
         for stream in (sys.stdout, sys.stderr):
@@ -62,7 +64,7 @@ def end_at_once(codes: list[int]) -> None:
 
 
 def main() -> None:
-    """Serve; in a child, run the command of its request, as if this process had been started for it."""
+    """Serve requests; in a child, run the requested command as if this process had been started for it."""
     codes: list[int] = []
     atexit.register(end_at_once, codes)  # before all others, so that it is called behind them
     with socket.socket(fileno=int(sys.argv[1])) as listener:

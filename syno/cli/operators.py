@@ -1,4 +1,4 @@
-"""Commands on spaces and single operators."""
+"""Commands for spaces and single operators."""
 
 from __future__ import annotations
 

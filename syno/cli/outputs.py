@@ -1,4 +1,4 @@
-"""Commands that collect and show results: tables, measurements, figures and the report."""
+"""Commands that collect and display results: tables, measurements, figures and the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command that tells how many times as fast a network is with operators."""
+"""The command that measures the speedup of a network with operators."""
 
 from __future__ import annotations
 
@@ -55,6 +55,6 @@ def tune_selected(config: Config, output: OutputFile = None) -> None:
     """
     from syno.stages.speedups import measure_selected
 
-    found = measure_selected(experiment_of(config), output).speedups.values()
-    lines = [line for record in found for line in record.lines()]
-    print_lines(lines, has_failed=any(record.speedup is None for record in found))
+    records = measure_selected(experiment_of(config), output).speedups.values()
+    lines = [line for record in records for line in record.lines()]
+    print_lines(lines, has_failed=any(record.speedup is None for record in records))

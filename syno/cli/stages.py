@@ -1,4 +1,4 @@
-"""Commands on a search, its study, and the selection from it."""
+"""Commands for a search, its study, and the selection of operators."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def check_needs(config: Config, profile: Annotated[str, typer.Option(help="As fo
     from syno.stages.needs import needs
     from syno.stages.workflow.command import chosen_experiments, runs_elsewhere
 
-    found = needs(chosen_experiments(config), elsewhere=runs_elsewhere(profile))
-    _print_needs(found)
-    if any(need.state == "missing" for need in found):
+    probes = needs(chosen_experiments(config), elsewhere=runs_elsewhere(profile))
+    _print_needs(probes)
+    if any(need.state == "missing" for need in probes):
         raise typer.Exit(NOT_THERE)
 
 
@@ -86,24 +86,26 @@ def _print_needs(needs: Sequence[Need]) -> None:
 
 
 def _stop_if_missing(experiments: Sequence[AnyExperiment], *, elsewhere: bool) -> None:
-    """End the command with a table and an error if something is missing that jobs of these experiments need.
+    """End the command with a table and an error if something that jobs of these experiments need is missing.
 
-    Otherwise, write which of their optional devices are there.
+    Otherwise, record which of their optional devices are present.
     """
     from syno.base.text_tables import plural
     from syno.config.left_out import record_devices
     from syno.stages.needs import needs, with_devices
 
-    found = needs(experiments, elsewhere=elsewhere)
-    if missing := [need.subject for need in found if need.state == "missing"]:
-        _print_needs(found)
-        what = f"{plural(len(missing), 'thing')} that jobs of this run need {'is' if len(missing) == 1 else 'are'} missing"
-        typer.echo(f"error: {what}: {', '.join(missing)}; the table says what to do, and --no-check goes on without", err=True)
+    probes = needs(experiments, elsewhere=elsewhere)
+    if missing := [need.subject for need in probes if need.state == "missing"]:
+        _print_needs(probes)
+        problem = f"{plural(len(missing), 'thing')} that jobs of this run need {'is' if len(missing) == 1 else 'are'} missing"
+        typer.echo(
+            f"error: {problem}: {', '.join(missing)}; the table says what to do, and --no-check goes on without", err=True
+        )
         raise typer.Exit(NOT_THERE)
-    for need in found:
+    for need in probes:
         if need.state == "left out":
             typer.echo(f"left out: {need.subject}, for {', '.join(need.experiments)}: {need.text}", err=True)
-    for experiment in with_devices(experiments, found):
+    for experiment in with_devices(experiments, probes):
         record_devices(experiment)
 
 
@@ -152,7 +154,7 @@ def plan(
     for (device, reason), names in users.items():
         typer.echo(f"left out: device {device}, for {', '.join(names)}: {reason}", err=True)
     name = parted(config)[1]
-    stages = stages_asked_for({str(one.folder): one for one in chosen}, [] if name is None else [name])
+    stages = stages_asked_for({str(experiment.folder): experiment for experiment in chosen}, [] if name is None else [name])
     typer.echo(plan_text(plans(chosen, assumed, stages), assumed, gpus), nl=False)
 
 
@@ -206,10 +208,10 @@ def check(config: Config) -> None:
         typer.echo("no remote devices; `tune: remote_devices` describes them")
         return
     by_ssh = [status_by_ssh(name, device) for name, device in described.items() if isinstance(device, SshSettings)]
-    at_tracker = {name: one.tvm if isinstance(one, SshSettings) else one for name, one in described.items()}
+    at_tracker = {name: device.tvm if isinstance(device, SshSettings) else device for name, device in described.items()}
     by_rpc = [status_of(name, device) for name, device in at_tracker.items() if device is not None]
-    found = [[row.cells() for row in by_rpc], [row.cells() for row in by_ssh]]
-    typer.echo("\n".join(markdown(rows, left=9) for rows in found if rows), nl=False)
+    tables = [[row.cells() for row in by_rpc], [row.cells() for row in by_ssh]]
+    typer.echo("\n".join(markdown(rows, left=9) for rows in tables if rows), nl=False)
     faults = [fault for fault in (*(row.fault for row in by_rpc), *(row.fault for row in by_ssh)) if fault]
     for fault in faults:
         typer.echo(f"error: {fault}", err=True)
@@ -223,8 +225,8 @@ def gpus() -> None:
     from syno.base.gpu_leases import usage
     from syno.base.text_tables import markdown
 
-    found = enumerate(usage())
-    rows = [{"device": f"cuda:{n}", "GPU": gpu.name, "model": gpu.model, "in use by": used or "–"} for n, (gpu, used) in found]
+    leases = enumerate(usage())
+    rows = [{"device": f"cuda:{n}", "GPU": gpu.name, "model": gpu.model, "in use by": used or "–"} for n, (gpu, used) in leases]
     typer.echo(markdown(rows, left=4) if rows else "NVIDIA's driver lists no GPU that this process may use", nl=not rows)
 
 
@@ -276,8 +278,8 @@ def search(
 def _warn_of_saturation(trials: Sequence[Trial]) -> None:
     from syno.report.search_rewards import saturation
 
-    if found := saturation(trials):
-        typer.echo(f"warning: {found}", err=True)
+    if warning := saturation(trials):
+        typer.echo(f"warning: {warning}", err=True)
 
 
 @app.command(rich_help_panel=STAGES)
@@ -318,8 +320,8 @@ def shortlist(config: Config, output: OutputFile = None) -> None:
     from syno.stages.selection import read_selection, why_none
 
     experiment = experiment_of(config)
-    for one in listed(experiment, output):
-        typer.echo(_description(one))
+    for operator in listed(experiment, output):
+        typer.echo(_description(operator))
     if (reason := why_none(read_selection(output or experiment.folder / SHORTLIST))) is not None:
         typer.echo(reason)
 
@@ -335,21 +337,21 @@ def select(config: Config, output: OutputFile = None) -> None:
 
     experiment = experiment_of(config)
     chosen = selected(experiment, output)
-    for one in chosen:
-        typer.echo(_description(one))
-        if (found := verdict_in_search(experiment, one.metrics)) is not None:
-            typer.echo(f"  {verdict_text(found)} (in the search)")
-        for place in one.fastest_on:
+    for operator in chosen:
+        typer.echo(_description(operator))
+        if (verdict := verdict_in_search(experiment, operator.metrics)) is not None:
+            typer.echo(f"  {verdict_text(verdict)} (in the search)")
+        for place in operator.fastest_on:
             fastest = fastest_in_selection(place.compiler, place.device, place.latency_ms, place.speedup)
             typer.echo(f"  {fastest}")
     if (reason := why_none(read_selection(output or experiment.folder / SELECTED))) is not None:
         typer.echo(reason)
-    if (advice := help_of_search(experiment, [one.metrics for one in chosen])) is not None:
+    if (advice := help_of_search(experiment, [operator.metrics for operator in chosen])) is not None:
         typer.echo(advice)
 
 
 def _description(selected: Selected) -> str:
-    """Return an operator of a selection, with its reward and score, in words."""
+    """Return a selected operator with its reward and score, as text."""
     from syno.train.metric import METRICS, score_of
 
     key = score_of(selected.metrics)

@@ -33,10 +33,10 @@ def watch(
     watched = Watch(experiment)
     try:
         if once:
-            found = watched.look()
-            typer.echo(watched.text(found))
+            snapshot = watched.look()
+            typer.echo(watched.text(snapshot))
             if page is not None:
-                watched.write_page(found, page)
+                watched.write_page(snapshot, page)
         elif sys.stdout.isatty():
             _on_terminal(watched, every, page)
         else:
@@ -46,30 +46,30 @@ def watch(
 
 
 def _looks(watched: Watch, every: float, page: Path | None) -> Iterator[tuple[Snapshot, str]]:
-    """Yield the search as it is after each pause, until it is over, and why the last look failed; "" if it did not.
+    """Yield (snapshot of the search, error of the last read or "") at intervals, until the search is over.
 
-    The first look must succeed. Later, a storage that cannot be reached may be back after a while. The page is written after
-    the first look, at the end, and in between when a trial has begun or ended, but not so often that it takes most of the time.
+    The first read must succeed. Later, a storage may be unreachable for a while. The page is written after the first read, at
+    the end, and when trials have begun or ended, but not so often that writing takes most of the time.
     """
-    found, error, shown, due = watched.look(), "", "", 0.0
+    snapshot, error, shown, due = watched.look(), "", "", 0.0
     while True:
         began = time.monotonic()
-        if page is not None and not error and _state(found) != shown and (found.is_over or began >= due):
-            watched.write_page(found, page, every)
-            shown, ended = _state(found), time.monotonic()
+        if page is not None and not error and _state(snapshot) != shown and (snapshot.is_over or began >= due):
+            watched.write_page(snapshot, page, every)
+            shown, ended = _state(snapshot), time.monotonic()
             due = ended + PAUSES * (ended - began)
-        yield found, error
-        if found.is_over and not error:
+        yield snapshot, error
+        if snapshot.is_over and not error:
             return
         time.sleep(every)
         try:
-            found, error = watched.look(), ""
+            snapshot, error = watched.look(), ""
         except SynoError as problem:
             error = " ".join(str(problem).split())
 
 
 def _state(snapshot: Snapshot) -> str:
-    """Return a text that differs if a trial has begun or ended."""
+    """Return a text that changes when a trial begins or ends."""
     outcomes = " ".join(snapshot.trials["outcome"]) if len(snapshot.trials) else ""
     return f"{outcomes} {snapshot.is_over} {snapshot.withdrawn}"
 
@@ -80,18 +80,18 @@ def _on_terminal(watched: Watch, every: float, page: Path | None) -> None:
     from rich.text import Text
 
     with Live(console=Console(), auto_refresh=False, vertical_overflow="visible") as live:
-        for found, error in _looks(watched, every, page):
-            note = f"\n\nas of {found.now:%H:%M:%S}; the storage cannot be read now: {error}" if error else ""
-            live.update(Text(f"{watched.text(found)}{note}", no_wrap=True, overflow="ellipsis"), refresh=True)
+        for snapshot, error in _looks(watched, every, page):
+            note = f"\n\nas of {snapshot.now:%H:%M:%S}; the storage cannot be read now: {error}" if error else ""
+            live.update(Text(f"{watched.text(snapshot)}{note}", no_wrap=True, overflow="ellipsis"), refresh=True)
 
 
 def _in_log(watched: Watch, every: float, page: Path | None) -> None:
-    """Print everything at the beginning and at the end, and a line in between where something has changed."""
+    """Print the full text at the beginning and at the end, and one line whenever something has changed."""
     last = ""
-    for found, error in _looks(watched, every, page):
-        line = f"the storage cannot be read now: {error}" if error else watched.line(found)
-        if not last or (found.is_over and not error):
-            typer.echo(watched.text(found))
+    for snapshot, error in _looks(watched, every, page):
+        line = f"the storage cannot be read now: {error}" if error else watched.line(snapshot)
+        if not last or (snapshot.is_over and not error):
+            typer.echo(watched.text(snapshot))
         elif line != last:
             typer.echo(line)
         last = line

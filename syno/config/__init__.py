@@ -1,4 +1,4 @@
-"""Settings: pydantic models that say what a config may hold, and read it."""
+"""Experiment settings: pydantic models that define the options of a config file, and read it."""
 
 from syno.config.experiment import Experiment
 from syno.config.files import find_space, load_any, load_experiment, load_experiments

@@ -1,4 +1,4 @@
-"""An experiment that goes on from another one: the network has the other one's best operator already."""
+"""Experiments that continue another one: the best operator of the other experiment is already in the network."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from syno.train.settings import WorkloadSettings
 
 
 def way_back(follows: Mapping[Path, Iterable[Path]]) -> list[Path]:
-    """Return a way from a folder to itself along `follows`, with the folder at both ends; an empty list if there is none.
+    """Return a cycle of folders in the graph `follows`, with the first folder repeated at the end; [] if there is none.
 
-    It begins at the folder of the way that comes first in `follows`.
+    It starts at the folder of the cycle that comes first in `follows`.
     """
     try:
         TopologicalSorter(follows).prepare()
@@ -39,12 +39,14 @@ SCORES_OF_SOURCE = f"{FOLDER}/{SCORES}.parquet"  # in the folder of results of t
 
 
 class After(Section):
-    """Another experiment, whose operator is in the network already. A text in place of the mapping is its `source`."""
+    """Another experiment, whose operator is already in the network. A plain text stands for its `source`."""
 
     source: Path
     """the other experiment, by its name in this file or its folder of results"""
     operator: str | None = None
-    """the operator, by its name or key; null: the one nearest to the goal, if there is one, and with the best mean score"""
+    """the operator, by its name or key; null: the one with the best mean score, among those nearest to the goal if there is
+    one
+    """
 
     @model_validator(mode="before")
     @classmethod
@@ -55,13 +57,13 @@ class After(Section):
 def with_operators(
     after: After | None, workload: WorkloadSettings | None, load: Callable[[Path], WorkloadSettings | None]
 ) -> WorkloadSettings | None:
-    """Return the workload of an experiment, with the operators that are in the network already, if they are known.
+    """Return the workload of an experiment, with the operators placed by earlier experiments, once these are known.
 
-    They are as soon as the other experiment has tables.
+    They are known as soon as the other experiment has result tables.
 
     Args:
-        after: the other experiment; None if the experiment goes on from no other.
-        workload: the network as the experiment gives it.
+        after: the other experiment; None if there is none.
+        workload: the network in the experiment's settings.
         load: returns the workload of the experiment in a file.
 
     Raises SpecError if there is no workload, the networks differ, or the other experiment has trained no such operator;
@@ -80,7 +82,7 @@ def with_operators(
 
 
 def check_placed(name: str, after: After | None, workload: WorkloadSettings) -> None:
-    """Raise SpecError if an experiment's network is not known yet, since the one that goes first has found no operator."""
+    """Raise SpecError if an experiment's network is unknown, because the experiment in `after` has no trained operator yet."""
     if after is not None and not workload.placed:
         raise SpecError(
             f'experiment "{name}" goes on from {after.source}, which has no tables with trained operators yet; run that '
@@ -89,14 +91,14 @@ def check_placed(name: str, after: After | None, workload: WorkloadSettings) -> 
 
 
 def as_given(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return an experiment's settings without the operators that follow from `after`: they change when it has been run."""
+    """Return settings without the operators derived from `after`, which change when that experiment has run."""
     if settings.get("after") is None or settings.get("workload") is None:  # defaults may be left out
         return settings
     return {**settings, "workload": without_placed(settings["workload"])}
 
 
 def _placed(after: After, source: WorkloadSettings | None, own: WorkloadSettings) -> tuple[PlacedOperator, ...]:
-    """Return the operators that are in the network: those that the other experiment began with, and the one it found."""
+    """Return the operators in the network: those of the other experiment's network, and the best operator that it found."""
     if source is None:
         raise SpecError(f"after: {after.source} has no workload, so it has found no operator for this network")
     for name in OF_NETWORK:
@@ -107,8 +109,8 @@ def _placed(after: After, source: WorkloadSettings | None, own: WorkloadSettings
             )
     file = after.source / SCORES_OF_SOURCE
     table = read_parquet(file, "syno tables", ("operator", "key", "role", "score"))
-    found = table[(table["role"] == "found") & table["score"].notna()]  # the best first
-    rows = list[Mapping[Any, Any]](found.to_dict("records"))
+    trained = table[(table["role"] == "found") & table["score"].notna()]  # the best first
+    rows = list[Mapping[Any, Any]](trained.to_dict("records"))
     if after.operator is not None:
         known = ", ".join(str(row["operator"]) for row in rows) or "none"
         rows = [row for row in rows if after.operator in (row["operator"], row["key"])]
@@ -122,6 +124,6 @@ def _placed(after: After, source: WorkloadSettings | None, own: WorkloadSettings
 
 
 def _place(row: Mapping[Any, Any]) -> int:
-    """Return the place of an operator's verdict among the verdicts on a goal, the best first; 0 without a goal."""
+    """Return the rank of an operator's verdict on the goal, 0 for the best; 0 without a goal."""
     verdict = row.get("verdict")
     return STATES.index(verdict) if verdict in STATES else 0

@@ -1,7 +1,7 @@
-"""Experiments that search for operators: the settings of all stages, with their defaults, and which combinations are allowed.
+"""Experiments that search for operators: the settings of all stages, their defaults, and checks of combinations.
 
-Unknown keys are errors. Paths are relative to the folder where the command runs. Reading an experiment loads neither torch nor
-optuna, and imports no code that it names: what follows from the network is computed on first use, and `use_code` imports.
+Unknown keys are errors. Paths are relative to the working directory. Reading an experiment loads neither torch nor optuna, and
+imports no code that it names: values that depend on the network are computed at first use, and `use_code` imports the code.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 
 SHAPES = "shapes"  # the data set without pictures
 COSTS = {"original_flops", "original_parameters"}  # metrics
-COUNTED = ("flops", "parameters", "memory_bytes")  # without a training
-JOURNAL = "journal"  # in place of a storage: one in the folder of results
+COUNTED = ("flops", "parameters", "memory_bytes")  # metrics without training
+JOURNAL = "journal"  # value of `storage`: a journal in the folder of results
 
 
 def _with_name(settings: Any) -> Any:
@@ -71,12 +71,12 @@ PolicyChoice = Annotated[Mapping[str, Any], BeforeValidator(_with_name)]
 
 
 def policy_name(policy: Settings) -> str:
-    """Return the name of a policy, or the path of a user's own, in an experiment's settings."""
+    """Return the name of a policy in an experiment's settings, or the path of a user's own."""
     return str(policy.get("name", "mcts"))
 
 
 def policy_settings(policy: Settings) -> PolicySettings:
-    """Return the settings of a policy with this name and these settings. Imports a user's own.
+    """Return the validated settings of a policy. Imports a user's own policy.
 
     Raises SpecError for unknown names and settings.
     """
@@ -88,7 +88,7 @@ def policy_settings(policy: Settings) -> PolicySettings:
 
 
 def _is_stored_in(url: str, folder: Path) -> bool:
-    """Return whether a storage URL names a file in a folder, or a database in memory."""
+    """Return whether a storage URL is a file in a folder, or a database in memory."""
     for scheme in ("journal:", "sqlite:///"):
         if url.startswith(scheme) and "?" not in url and not url.startswith("sqlite:///file:"):
             return lies_in(Path(url.removeprefix(scheme)), folder)
@@ -96,36 +96,41 @@ def _is_stored_in(url: str, folder: Path) -> bool:
 
 
 class Experiment(AnyExperiment):
-    """A search for operators and what is done with them. `Experiment.load` reads it from a YAML file."""
+    """A search for operators, with the training and measurement of the selected ones. `Experiment.load` reads a YAML file."""
 
     spec: str | Settings = {}
-    """a preset, a spec file, or options; with `preset`, options that differ from it"""
+    """a preset, a spec file, or options; with `preset`, options that override the preset's"""
     workload: WorkloadSettings | None = None
-    """a network and a data set; the spec is then that of the network's layers"""
+    """a network and a data set; the spec then describes the network's layers"""
     after: After | None = None
-    """another experiment on the same network, which goes first: its operator is in the layers that it replaced already"""
+    """another experiment on the same network, which runs first: its operator is placed in the layers that it replaced"""
     relative_budget: RelativeBudget | None = None
     """bounds of the cost as fractions of the original network's; needs a workload"""
     goal: Goal | None = None
-    """how fast, accurate and small the network must be, as in {speedup: 1.5, lose_at_most: 0.01}; needs a workload"""
+    """required speed, accuracy and size of the network, as in {speedup: 1.5, lose_at_most: 0.01}; needs a workload"""
     evaluate: str = ""
     """`cost` (counts FLOPs and parameters), `training` (of the workload), or your own as `package.module:function`"""
     original: Original | None = None
     """cost of the original model, for rewards that compare with it"""
     reward: Settings = {"name": "savings"}
-    """name and settings of the reward; where the search trains operators, `relative` is the default"""
+    """name and settings of the reward; default for trained operators: `relative`"""
     policy: PolicyChoice = {"name": "mcts"}
-    """name and settings of the policy, or its name alone; where the search trains operators, `surrogate` is the default"""
+    """name and settings of the policy, or only its name; default for trained operators: `surrogate`"""
     study: StudySettings = StudySettings()
     warm_start: tuple[OperatorChoice, ...] | Literal["known"] = ()
-    """operators that the first trials evaluate, in this order; known: the policy begins with the results of those known
-    operators among the `rivals` that are in the space, which are not trained again"""
+    """operators that the first trials evaluate, in this order; known: the policy starts with the results of the known operators
+    among the `rivals` that are in the space, which are not trained again
+    """
     select: SelectSettings = SelectSettings()
     train: TrainSettings = TrainSettings()
     rivals: RivalSettings | Literal["none"] = RivalSettings()
-    """beside a goal, what a user would do without synthesis: pruning, fewer channels, known layers, 8-bit integers; or none"""
+    """alternatives without synthesis, compared in a search with a goal: pruning, fewer channels, known layers, 8-bit integers;
+    or none
+    """
     mixtures: MixtureSettings | Literal["none"] = "none"
-    """beside a goal of speed, an operator of its own for each layer: {count: 1}; needs `training: {initialization: fit}`"""
+    """mixtures, in a search with a goal of speed: a different operator for each layer, as in {count: 1}; need `training:
+    {initialization: fit}`
+    """
     tune: TuneSettings = TuneSettings()
 
     @field_validator("spec", mode="before")
@@ -136,7 +141,7 @@ class Experiment(AnyExperiment):
     @model_validator(mode="before")
     @classmethod
     def _with_settings_of_the_workload(cls, settings: Any) -> Any:
-        """Return the settings; `train: training` has those of the workload's training, too, unless it has a recipe."""
+        """Merge the settings of the workload's training into `train: training`, unless that has a recipe."""
         parts = [settings.get(name) if isinstance(settings, Mapping) else None for name in ("workload", "train")]
         workload, last = (part.get("training") if isinstance(part, Mapping) else None for part in parts)
         if not isinstance(workload, Mapping) or not isinstance(last, Mapping) or "recipe" in last:
@@ -160,7 +165,7 @@ class Experiment(AnyExperiment):
         return as_given(write(self))
 
     def _set_defaults(self) -> None:
-        """Set the options whose defaults follow from the workload."""
+        """Set the options whose defaults depend on the workload."""
         if isinstance(self.spec, Mapping):
             set_fields(self, {"spec": {"reads": AUTO, **self.spec}})
         set_fields(self, following(self.evaluation, self.goal, self.reward, self.select, self.model_fields_set))
@@ -169,24 +174,24 @@ class Experiment(AnyExperiment):
     def resolved(
         cls, name: str, fields: Settings, folders: Mapping[str, Path], kinds: Mapping[str, type[AnyExperiment]]
     ) -> Settings:
-        """Return the options with folders in place of the names of experiments in `select` and `after`."""
-        found = dict(fields)
+        """Return the options with folders in place of experiments' names in `select` and `after`."""
+        options = dict(fields)
         if isinstance(after := fields.get("after"), str):
-            found["after"] = {"source": after}
+            options["after"] = {"source": after}
         for option in ("select", "after"):
-            group = found.get(option)
+            group = options.get(option)
             source = group.get("source") if isinstance(group, Mapping) else None
             if isinstance(source, str) and source in folders:
-                found[option] = {**found[option], "source": str(folders[source])}
+                options[option] = {**options[option], "source": str(folders[source])}
             elif isinstance(source, str) and not Path(source).exists() and (meant := suggestion(source, folders)):
                 raise SpecError(
                     f'experiment "{name}": {option}: source: neither an experiment here nor a folder is called "{source}".'
                     f"{meant}"
                 )
-        return found
+        return options
 
     def use_code(self) -> Self:
-        """Import the code that the experiment names, and check the settings that it takes. Returns the experiment."""
+        """Import the code that the experiment names, and validate the settings for it. Returns the experiment."""
         super().use_code()
         if not any(own_paths(self.model_dump(mode="json"))):
             return self
@@ -202,27 +207,27 @@ class Experiment(AnyExperiment):
 
     @property
     def goes_first(self) -> tuple[Path, ...]:
-        """The folders of results that this experiment waits for: of the experiment in `after`; () without one."""
+        """Folders of results that this experiment waits for: that of the experiment in `after`; () without one."""
         return () if self.after is None else (self.after.source,)
 
     @property
     def sources(self) -> tuple[Path, ...]:
-        """The folder of results of the experiment named by `select: source`; () if there is none."""
+        """Folders of results from which operators are taken: that of `select: source`; () without one."""
         return () if self.select.source is None else (self.select.source,)
 
     @property
     def left_out(self) -> Mapping[str, str]:
-        """Why optional devices are left out, by their names."""
+        """Reasons why optional devices are skipped, by their names."""
         return self.tune.left_out
 
     @property
     def searches(self) -> bool:
-        """Whether there is a search. Without one, the operators are named, or another experiment's."""
+        """Whether there is a search. Otherwise operators are given by name, or taken from another experiment."""
         return self._origin is None
 
     @property
     def _origin(self) -> str | None:
-        """Where an experiment without a search has its results or operators from, in words; None if it has a search."""
+        """The source of an experiment's operators, in words, if it has no search; else None."""
         if self.select.operators:
             return "takes named operators (select: operators)"
         if self.select.source is not None:
@@ -231,19 +236,19 @@ class Experiment(AnyExperiment):
 
     @property
     def compares_latencies(self) -> bool:
-        """Whether operators are selected by latency: the shortlist is then measured before the selection."""
+        """Whether operators are selected by latency, so that the shortlist is measured before the selection."""
         by, tune = self.select.by, self.tune
         is_measured = self.workload is not None and tune.layers != "only" and bool(tune.pairs)
         return by == "latency" or (by == "front" and is_measured)
 
     @property
     def goal_pair(self) -> tuple[str, str] | None:
-        """The compiler and the device with which the goal's speedups are measured; None if no latency matters."""
+        """Compiler and device for the goal's speedups; None if latency does not matter."""
         return None if self.goal is None or not self.goal.measures else (self.goal.compiler, self.goal.device)
 
     @property
     def trains(self) -> bool:
-        """Whether anything is trained: in the search, or after the selection."""
+        """Whether anything is trained, in the search or after the selection."""
         return self.workload is not None and (bool(self.train.seeds) or (self.searches and self.evaluation == "training"))
 
     @property
@@ -269,56 +274,56 @@ class Experiment(AnyExperiment):
 
     @property
     def baselines(self) -> dict[str, OperatorChoice]:
-        """The known operators that are trained, too, by name."""
+        """The known operators that are trained as baselines, by name."""
         return {choice.key: choice for choice in self.train.baselines}
 
     @property
     def rival_names(self) -> tuple[str, ...]:
-        """The names of the rivals of a search with a goal whose networks are timed and trained; () without one."""
+        """The names of the rivals that are timed and trained in a search with a goal; () without one."""
         goal, rivals, workload = self.goal, self.rivals, self.workload
         has_rivals = goal is not None and goal.measures and workload is not None and self.searches and bool(self.train.seeds)
         if rivals == "none" or not has_rivals:
             return ()
         assert goal is not None and workload is not None
         formats = set(rivals.number_formats(goal.device))
-        if self.train.int8:  # it is a baseline, whose name is the same
+        if self.train.int8:  # int8 is already a baseline, with the same name
             formats.discard(INT8)
         return rivals.names(goal, self.baselines, formats)
 
     @property
     def needs_front(self) -> bool:
-        """Whether the reward compares with the front of the rivals, which is found from their records."""
+        """Whether the reward compares with the front of the rivals, which is computed from their records."""
         return self.reward.get("name") == GainReward.name and not self.reward.get("front")
 
     @property
     def begins_with_rivals(self) -> bool:
-        """Whether the rivals are trained before the search, which begins with their results."""
+        """Whether the rivals are trained before the search, which starts with their results."""
         return self.needs_front or self.warm_start == "known"
 
     @property
     def mixture_names(self) -> tuple[str, ...]:
-        """The names of the mixtures that are chosen, timed and trained; () without any."""
+        """The names of the mixtures that are chosen, timed and trained; () if there are none."""
         goal = self.goal
         is_asked = goal is not None and goal.measures and self.searches and bool(self.train.seeds)
         return self.mixtures.names if self.mixtures != "none" and is_asked else ()
 
     @property
     def number_formats(self) -> dict[str, Literal["rivals", "all"]]:
-        """The number formats of lower precision in which networks are tested, too; see `RivalSettings.number_formats`."""
+        """Number formats of lower precision in which networks are tested as well; see `RivalSettings.number_formats`."""
         if self.rivals == "none" or self.goal is None or not self.rival_names:
             return {}
         return self.rivals.number_formats(self.goal.device)
 
     @property
     def rival_operators(self) -> dict[str, OperatorChoice]:
-        """The known operators that are rivals, by name."""
+        """The rivals that are known operators, by name."""
         if self.rivals == "none" or self.goal is None:
             return {}
-        given = self.rivals.chosen_operators(self.goal)
-        return {choice.key: choice for choice in given if choice.key in self.rival_names}
+        choices = self.rivals.chosen_operators(self.goal)
+        return {choice.key: choice for choice in choices if choice.key in self.rival_names}
 
     def parts(self) -> Mapping[str, dict[str, Any]]:
-        """Return the settings that stages depend on, as for JSON, by the name of the part."""
+        """Return the settings that each stage depends on, as JSON, by the name of the part."""
         return parts(self.model_dump(mode="json", include=set(Experiment.model_fields)))
 
     @property
@@ -333,7 +338,7 @@ class Experiment(AnyExperiment):
 
     @property
     def has_own_reward(self) -> bool:
-        """Whether the reward is code of a user's own, so that only a run of the experiment makes it."""
+        """Whether the reward is a user's own code, which is only imported in runs of the experiment."""
         return is_path(str(self.reward.get("name", "")))
 
     def make_reward(self) -> Reward:
@@ -345,7 +350,7 @@ class Experiment(AnyExperiment):
 
     @cached_property
     def network(self) -> Workload:
-        """The network on its data, built once. Imports a user's own. Raises SpecError if the experiment has none."""
+        """The network with its data, built once. Imports a user's own. Raises SpecError if the experiment has none."""
         if self.workload is None:
             raise SpecError(
                 f'experiment "{self.name}" has no workload: give the network and the data set, as in '
@@ -360,7 +365,7 @@ class Experiment(AnyExperiment):
 
     @cached_property
     def operator_spec(self) -> OperatorSpec:
-        """The spec of the operators to find. Raises SpecError if it is invalid."""
+        """The spec of the searched operators. Raises SpecError if it is invalid."""
         if self.workload is None:
             return make_spec(self.spec)
         assert not isinstance(self.spec, str)  # checked above
@@ -380,11 +385,11 @@ OWN.append(Experiment)
 
 
 def check_options(experiment: Experiment, *, runs: bool) -> None:
-    """Raise SpecError for the first option that is wrong beside the others.
+    """Raise SpecError for the first option that contradicts other options.
 
     Args:
-        experiment: an experiment, each of whose options is valid by itself.
-        runs: whether it is about to run: own code is imported then, and its settings are checked, too.
+        experiment: an experiment whose options are valid separately.
+        runs: whether it is about to run, so that user code is imported and its settings are checked, too.
     """
     for name in experiment.baselines:
         check_name(name, "train: baselines: the name of an operator, or of its file without the ending,")
@@ -409,7 +414,7 @@ def check_options(experiment: Experiment, *, runs: bool) -> None:
 
 
 def _check_goal(experiment: Experiment) -> None:
-    """Raise SpecError if the other settings of an experiment do not allow its goal, or need one."""
+    """Raise SpecError if the goal contradicts other settings, or if other settings need a goal."""
     goal, reward, tune = experiment.goal, str(experiment.reward.get("name")), experiment.tune
     of_goal = (GoalReward.name, GainReward.name)
     for option, needs_it in ((f"reward: {reward}", reward in of_goal), ("select: by: goal", experiment.select.by == "goal")):
@@ -436,7 +441,7 @@ def _check_goal(experiment: Experiment) -> None:
 
 
 def _check_selection(experiment: Experiment) -> None:
-    """Raise SpecError if the other settings of an experiment do not allow its selection."""
+    """Raise SpecError if the selection contradicts other settings."""
     select, workload = experiment.select, experiment.workload
     if select.by == "latency" and (workload is None or not experiment.tune.pairs):
         lacking = "a workload" if workload is None else "compilers and devices to measure with (tune: compilers)"
@@ -459,7 +464,7 @@ def _check_selection(experiment: Experiment) -> None:
 
 
 def _check_begins_with_rivals(experiment: Experiment) -> None:
-    """Raise SpecError if no rival is trained with the recipe of the search, so that it could begin with them."""
+    """Raise SpecError if the search should start with rivals, but none is trained with its recipe."""
     option = f"reward: {GainReward.name}" if experiment.needs_front else "warm_start: known"
     if experiment.evaluation != "training" or not experiment.rival_names:
         raise SpecError(
@@ -475,7 +480,7 @@ def _check_begins_with_rivals(experiment: Experiment) -> None:
 
 
 def _check_mixtures(experiment: Experiment) -> None:
-    """Raise SpecError if there is nothing that mixtures begin with or aim at."""
+    """Raise SpecError if mixtures have no trained original to start from, or no goal of speed."""
     workload = experiment.workload
     training = None if workload is None else experiment.train.training or workload.training
     if training is None or training.initialization != "fit":
@@ -491,7 +496,7 @@ def _check_mixtures(experiment: Experiment) -> None:
 
 
 def _check_with_workload(experiment: Experiment, reward: Reward | None) -> None:
-    """Raise SpecError if the spec, the data or the reward (None if it is own code) does not go with the workload."""
+    """Raise SpecError if the spec, the data or the reward (None for user code) contradicts the workload."""
     workload, goal, spec = experiment.workload, experiment.goal, experiment.spec
     assert workload is not None
     if isinstance(spec, str) or "preset" in spec:
@@ -504,7 +509,7 @@ def _check_with_workload(experiment: Experiment, reward: Reward | None) -> None:
             'workload: data: "shapes" has no pictures to train on, only their shape; give select: source or operators, and '
             "train: {seeds: []}, to measure latencies, or another data set"
         )
-    # The score of a task of one's own may have another unit.
+    # The score of a user's own task may have another unit.
     if goal is not None and not is_path(workload.data):
         goal.check_loss(ACCURACY)
     if experiment.searches and experiment.evaluation == "training" and workload.training.processes > 1:
@@ -517,7 +522,7 @@ def _check_with_workload(experiment: Experiment, reward: Reward | None) -> None:
 
 
 def _check_counts(reward: Reward) -> None:
-    """Raise SpecError if a reward needs more than the costs that are counted without a training."""
+    """Raise SpecError if a reward needs more metrics than the costs that are counted without training."""
     counted = dict.fromkeys((*COUNTED, *COSTS), 1.0)
     if missing := [name for name in reward.needed(counted) if name not in counted]:
         raise SpecError(

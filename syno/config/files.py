@@ -1,6 +1,6 @@
-"""Experiments in files: one in a file, several in a file, and the one that is kept beside its results.
+"""Files of experiments: with one or several experiments, and the file that is stored beside results.
 
-Several have settings in common, and each has some of its own:
+Several experiments have common settings, and each has some of its own:
 
     name: paper
     common: {workload: {data: cifar100}}
@@ -41,15 +41,16 @@ RUN_HERE = "SYNO_RUN_HERE"  # an environment variable: the folders of results of
 
 
 class ExperimentGroup(Section):
-    """Several experiments in one file. The results of each go to results/GROUP/NAME if it has no `output`."""
+    """Several experiments in one file. The results of each go to results/GROUP/NAME, unless it has `output`."""
 
     name: str = ""
-    """GROUP; by default the file's name without its ending"""
+    """GROUP; default: the file's name without its ending"""
     common: Settings = {}
-    """options of all experiments but those of published data or joined results; mappings are merged at every level, and each of
-    `data_settings` is for the experiments whose data set has it"""
+    """options of all experiments except those of published data or joined results; mappings are merged at every level, and each
+    setting in `data_settings` applies to the experiments whose data set has it
+    """
     experiments: Mapping[str, Settings]
-    """options of each experiment by its NAME; they override the common ones"""
+    """options of each experiment by its NAME, which override the common ones"""
 
     @field_validator("name")
     @classmethod
@@ -70,27 +71,27 @@ def load_experiments(source: Path | Mapping[str, Any], name: str = "", file: Pat
     """Return all experiments of a file by their names. Code that they name is imported when they run (`Experiment.use_code`).
 
     Args:
-        source: a YAML file, or what was read from one.
-        name: name of the experiment or group if it has none itself; by default the file's.
-        file: the file from which `source` was read. If it is kept beside results, its folder is the folder of results.
+        source: a YAML file, or the mapping in it.
+        name: name of the experiment or group if the content has none; default: the file's name.
+        file: the file of `source`. If it is stored beside results, its folder is the folder of results.
 
-    Raises SpecError, which names the experiment, if one is invalid, shares its folder of results with another, or takes its
-    operators or results from itself through others.
+    Raises SpecError, which names the experiment, if one is invalid, shares its folder of results with another, or depends on
+    its own results through others.
     """
     file = source if isinstance(source, Path) else file
     content = read_mapping(source, "an experiment", Experiment) if isinstance(source, Path) else source
     content = {"name": name or ("" if file is None else file.stem), **completed(content, file)}
-    found = _experiments_of_group(content) if "experiments" in content else [make_experiment(content)]
+    experiments = _experiments_of_group(content) if "experiments" in content else [make_experiment(content)]
     if file is not None and is_kept(file):
-        found = [in_place(experiment, file.parent) for experiment in found]
+        experiments = [in_place(experiment, file.parent) for experiment in experiments]
     if file is not None and is_result(str(file)):
-        found = list(map(_of_results, found))
-    _check_folders(found)
-    _check_sources(found)
-    found = [decided(experiment) for experiment in found]
-    for experiment in found:
-        experiment.check_beside(found)
-    return {experiment.name: experiment for experiment in found}
+        experiments = list(map(_of_results, experiments))
+    _check_folders(experiments)
+    _check_sources(experiments)
+    experiments = [decided(experiment) for experiment in experiments]
+    for experiment in experiments:
+        experiment.check_beside(experiments)
+    return {experiment.name: experiment for experiment in experiments}
 
 
 def load_experiment(place: str | Path) -> Experiment:
@@ -113,21 +114,24 @@ def load_any(place: str | Path) -> AnyExperiment:
     elif is_folder(file):
         hint = f" It is an import of published data: syno artifact report {file}" if (file / IMPORT_RECORD).is_file() else ""
         raise SpecError(f"{file} is a folder without {KEPT}, so it holds no results of an experiment.{hint}")
-    found = load_experiments(file)
-    if name is None and len(found) == 1:
-        experiment = next(iter(found.values()))
+    experiments = load_experiments(file)
+    if name is None and len(experiments) == 1:
+        experiment = next(iter(experiments.values()))
         return _of_results(in_place(experiment, file.parent)) if of_folder else experiment
     if name is None:
         raise SpecError(
-            f"{file} has several experiments; name one, as in {file}:{next(iter(found))}; there are: {', '.join(found)}"
+            f"{file} has several experiments; name one, as in {file}:{next(iter(experiments))}; there are: "
+            f"{', '.join(experiments)}"
         )
-    if name not in found:
-        raise SpecError(f'{file} has no experiment "{name}"; there are: {", ".join(found)}.{suggestion(name, found)}')
-    return found[name]
+    if name not in experiments:
+        raise SpecError(
+            f'{file} has no experiment "{name}"; there are: {", ".join(experiments)}.{suggestion(name, experiments)}'
+        )
+    return experiments[name]
 
 
 def parted(place: str | Path) -> tuple[Path, str | None]:
-    """Return the file, and the name after the colon; None if there is none."""
+    """Split FILE:NAME into the file and the name; the name is None without a colon."""
     file, colon, name = str(place).rpartition(":")
     if colon and Path(file).is_file() and not Path(place).is_file():
         return Path(file), name
@@ -135,17 +139,17 @@ def parted(place: str | Path) -> tuple[Path, str | None]:
 
 
 def in_place(experiment: SomeExperiment, folder: Path) -> SomeExperiment:
-    """Return the experiment with `folder` as its folder of results, whatever that was called when the experiment was kept."""
+    """Return the experiment with `folder` as its folder of results, which may have been moved since."""
     if experiment.folder.resolve() == folder.resolve():
         return experiment
-    here, given = Path.cwd(), Path.cwd() / folder
-    return experiment.model_copy(update={"output": given.relative_to(here) if given.is_relative_to(here) else given})
+    here, absolute = Path.cwd(), Path.cwd() / folder
+    return experiment.model_copy(update={"output": absolute.relative_to(here) if absolute.is_relative_to(here) else absolute})
 
 
 def run_here(folders: Iterable[Path]) -> None:
-    """Let this process, and those that it starts, know that this user runs the experiments with these folders of results.
+    """Mark these folders of results as this user's, for this process and its children.
 
-    They are then not taken for those of others (`Experiment.received`).
+    Their experiments then do not count as a stranger's (`Experiment.received`).
     """
     os.environ[RUN_HERE] = os.pathsep.join(str(folder.absolute()) for folder in folders)
 
@@ -156,13 +160,13 @@ def _of_results(experiment: AnyExperiment) -> AnyExperiment:
 
 
 def find_space(place: str) -> OperatorSpec:
-    """Return the spec that a preset's name, the path of a spec file or an experiment (FILE, or FILE:NAME) means.
+    """Return the spec for a preset's name, the path of a spec file, or an experiment (FILE, or FILE:NAME).
 
-    The spec of an experiment has the experiment's name. If it follows from a network and a data set, these are made or loaded,
-    but no code of one's own is imported for a folder of results, or the file that is kept there.
+    The spec of an experiment has the experiment's name. If it depends on a network and a data set, these are loaded; but for a
+    folder of results, or the file in it, no user code is imported.
 
-    Raises SpecError if there is no such thing, it is wrong, or the experiment has no space since it only holds results;
-    RunsCodeError if results would have to run code.
+    Raises SpecError if it does not exist, is invalid, or is an experiment without a space; RunsCodeError if user code of
+    results would have to be run.
     """
     file, name = parted(place)
     if place in PRESETS or not (name is not None or _is_experiment(file)):
@@ -178,9 +182,10 @@ def find_space(place: str) -> OperatorSpec:
 
 
 def is_result(place: str) -> bool:
-    """Return whether a path is a folder of results or lies in one; False for presets and for experiments' own files.
+    """Return whether a path is a folder of results or lies in one; False for presets and for users' own files.
 
-    Code that an experiment's own file names is run for its space, such as that of the network; what results name is not.
+    Code that a user's own file names may be run to build its space, such as that of the network; code that results name may
+    not.
     """
     file, _ = parted(place)
     if place in PRESETS:
@@ -189,12 +194,12 @@ def is_result(place: str) -> bool:
 
 
 def is_own_file(place: str) -> bool:
-    """Return whether a path is a file of an experiment that lies outside of results: one that a user wrote to run it."""
+    """Return whether a path is an experiment's file outside of results: written by a user in order to run it."""
     return parted(place)[0].is_file() and not is_result(place)
 
 
 def _is_experiment(file: Path) -> bool:
-    """Return whether a YAML file is of experiments and not of a spec: it has an option that no spec has."""
+    """Return whether a YAML file contains experiments, not a spec: it has an option that no spec has."""
     if not file.is_file():
         return False
     options = {"experiments", "common"}.union(*(kind.model_fields for kind in experiment_kinds()))
@@ -209,21 +214,21 @@ def _experiments_of_group(content: Mapping[str, Any]) -> list[AnyExperiment]:
     plans = _plans(group)
     folders = {name: _folder(group.name, name, plan) for name, plan in plans.items()}
     kinds = {name: kind_of(plan) for name, plan in plans.items()}
-    found = list[AnyExperiment]()
+    experiments = list[AnyExperiment]()
     for name, plan in plans.items():
         if "name" in plan:
             raise SpecError(f'experiment "{name}": name: it is "{name}" already, by its place under experiments; leave it out')
         fields = kinds[name].resolved(name, plan, folders, kinds)
         output = folders[name] if plan.get("output") is None else plan["output"]
-        found.append(kinds[name](**{**fields, "name": name, "output": output}))
-    return found
+        experiments.append(kinds[name](**{**fields, "name": name, "output": output}))
+    return experiments
 
 
 def _plans(group: ExperimentGroup) -> dict[str, Settings]:
-    """Return the options of each experiment: the common ones with its own.
+    """Return the options of each experiment: the common ones, overridden by its own.
 
-    A common setting of data is for the experiments whose data sets have it. If none of them has it, all get it, and the error
-    that follows says which settings there are.
+    A common setting of data applies to the experiments whose data sets have it. If no data set has it, it is passed to all, so
+    that the error message lists the possible settings.
     """
     plans = dict(group.experiments)
     joint = {name: own for name, own in plans.items() if issubclass(kind_of(own), Experiment)}
@@ -231,9 +236,9 @@ def _plans(group: ExperimentGroup) -> dict[str, Settings]:
     known = frozenset[str]().union(*(of_data for of_data in names.values() if of_data is not None))
     for name, own in joint.items():
         of_data, common = names[name], group.common
-        given = _data_settings(common)
-        kept = {key: one for key, one in given.items() if of_data is None or key in of_data or key not in known}
-        if len(kept) < len(given):
+        settings = _data_settings(common)
+        kept = {key: value for key, value in settings.items() if of_data is None or key in of_data or key not in known}
+        if len(kept) < len(settings):
             common = {**common, "workload": {**common["workload"], "data_settings": kept}}
         plans[name] = merged(common, own)
     return plans
@@ -246,8 +251,8 @@ def _data_of(plan: Settings) -> str:
 
 def _data_settings(plan: Settings) -> Mapping[str, Any]:
     workload = plan.get("workload")
-    given = workload.get("data_settings") if isinstance(workload, Mapping) else None
-    return given if isinstance(given, Mapping) else {}
+    data_settings = workload.get("data_settings") if isinstance(workload, Mapping) else None
+    return data_settings if isinstance(data_settings, Mapping) else {}
 
 
 def _folder(group: str, name: str, plan: Mapping[str, Any]) -> Path:
@@ -267,7 +272,7 @@ def _check_folders(experiments: Iterable[AnyExperiment]) -> None:
 
 
 def _check_sources(experiments: Sequence[AnyExperiment]) -> None:
-    """Raise SpecError if an experiment takes its operators from itself through others, or waits for itself."""
+    """Raise SpecError if experiments take operators from, or wait for, each other in a cycle."""
     searches = [experiment for experiment in experiments if isinstance(experiment, Experiment)]
     sources = {experiment.folder: experiment.sources for experiment in searches}
     waits = {experiment.folder: [*experiment.sources, *experiment.goes_first] for experiment in searches}

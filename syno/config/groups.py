@@ -1,4 +1,4 @@
-"""The base of all groups of settings, and the groups that name operators and costs of the original model."""
+"""The base of all groups of settings, and the groups for operators and for the original model's cost."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ LARGEST_SHARE = 10  # a larger fraction in a relative budget was meant as a perc
 class Section(Settings):
     """A group of settings. Frozen; unknown names, infinite numbers and NaN are errors.
 
-    The text below a field says what the option means: `docs/options.md` and the schema for editors print it.
+    The text below a field explains the option in `docs/options.md` and in the schema for editors.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
 
 class OperatorChoice(Section):
-    """An operator. A text in place of the mapping is its name."""
+    """An operator. A plain text stands for its name."""
 
     operator: str
-    """a known operator's name, a text file, or the folder of a published operator; among baselines and rivals also separable,
-    grouped_4 or low_rank_4, which read what each layer reads, or narrower_0.5: the layer with half of its channels, where
-    no other layer has them"""
+    """a known operator's name, a text file, or the folder of a published operator; for baselines and rivals also separable,
+    grouped_4 or low_rank_4, which read the same positions as the layer, or narrower_0.5: the layer with half of its channels,
+    if no other layer reads them
+    """
     rename: Mapping[str, str] = {}
-    """new names of its variables, which are those of the spec, as in {k: k_1}"""
+    """renaming of its variables to those of the spec, as in {k: k_1}"""
 
     @model_validator(mode="before")
     @classmethod
@@ -55,11 +56,11 @@ class OperatorChoice(Section):
         return self
 
     def find(self) -> PGraph:
-        """Return the operator. Raises a SynoError if there is none."""
+        """Return the operator. Raises a SynoError if it does not exist."""
         return with_variables(find_operator(self.operator), self.rename)
 
     def replacement(self) -> AnyOperator:
-        """Return the operator, or the baseline that is no operator. Raises a SynoError if there is neither."""
+        """Return the operator, or a baseline that no operator expresses. Raises a SynoError if neither exists."""
         named = replacement_named(self.operator)
         if named is None or named.is_whole:
             return self.find()
@@ -69,19 +70,19 @@ class OperatorChoice(Section):
 
     @property
     def key(self) -> str:
-        """The name in paths and in tables."""
+        """The name in paths and tables."""
         return name_of_operator(self.operator)
 
 
 class Original(Section):
-    """The cost of the original model for one batch: two numbers, or the operator that the replaced layers are."""
+    """The cost of the original model for one batch: two numbers, or the operator that equals the replaced layers."""
 
     flops: Annotated[float, Field(gt=0)] | None = None
     """FLOPs of the model; a multiply-add counts as one"""
     parameters: Annotated[float, Field(gt=0)] | None = None
     """parameters of the model"""
     operator: OperatorChoice | None = None
-    """in place of the two numbers: the operator that the replaced layers are; its cost in these layers is counted"""
+    """instead of the two numbers: the operator that equals the replaced layers, whose cost is counted"""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -91,7 +92,7 @@ class Original(Section):
         return self
 
     def cost(self, spec: OperatorSpec) -> Cost:
-        """Return the cost. That of an operator is counted in the layers of the spec."""
+        """Return the cost; that of an operator is counted in the layers of the spec."""
         if self.operator is not None:
             return cost(self.operator.find(), spec)
         assert self.flops is not None and self.parameters is not None
@@ -112,20 +113,22 @@ class RelativeBudget(Section):
 
     @model_validator(mode="after")
     def _are_shares(self) -> Self:
-        for what in ("flops", "parameters"):
-            least, most = getattr(self, f"least_{what}"), getattr(self, f"most_{what}")
-            for name, share in ((f"least_{what}", least), (f"most_{what}", most)):
+        for quantity in ("flops", "parameters"):
+            least, most = getattr(self, f"least_{quantity}"), getattr(self, f"most_{quantity}")
+            for name, share in ((f"least_{quantity}", least), (f"most_{quantity}", most)):
                 if share is not None and share > LARGEST_SHARE:
                     raise ValueError(
                         f"{name} is {share:g}, which is {share:g} times the original; shares are fractions: "
                         f"{share / 100:g} for {share:g} %"
                     )
             if most is not None and least > most:
-                raise ValueError(f"least_{what} is {least:g} and most_{what} is {most:g}: no model fits; raise most_{what}")
+                raise ValueError(
+                    f"least_{quantity} is {least:g} and most_{quantity} is {most:g}: no model fits; raise most_{quantity}"
+                )
         return self
 
     def of(self, original: Cost, rest: Cost) -> dict[str, float]:
-        """Return the budget of a spec: absolute bounds in place of fractions.
+        """Return the spec's budget: the fractions as absolute bounds.
 
         Args:
             original: the cost of the original model.
@@ -133,16 +136,16 @@ class RelativeBudget(Section):
 
         Raises SpecError if these layers alone exceed a bound.
         """
-        found: dict[str, float] = {}
+        bounds: dict[str, float] = {}
         for name, share in self.model_dump().items():
             if share is None:
                 continue
-            what = name.partition("_")[2]
-            whole, outside = getattr(original, what), getattr(rest, what)
+            quantity = name.partition("_")[2]
+            whole, outside = getattr(original, quantity), getattr(rest, quantity)
             if name.startswith("most") and share * whole <= outside:
                 raise SpecError(
-                    f"relative_budget: {name} is {share:g} of the original's {what}, and what is not replaced has "
+                    f"relative_budget: {name} is {share:g} of the original's {quantity}, and what is not replaced has "
                     f"{outside / whole:.4g} of them; give more than that"
                 )
-            found[name] = share * whole
-        return found
+            bounds[name] = share * whole
+        return bounds

@@ -1,4 +1,4 @@
-"""The file beside results that holds their experiment, with all its options."""
+"""The file beside results that stores their experiment with all options."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from syno.config.own_code import with_code
 
-KEPT = "experiment.yaml"  # the experiment in a folder of results
+KEPT = "experiment.yaml"  # file of the experiment in a folder of results
 HEAD = "# What the results beside this file are of.\n"  # the first line of that file
 
 
 def is_kept(file: Path) -> bool:
-    """Return whether a file was written beside results, and is no config of a user."""
+    """Return whether a file was written beside results, and is no user's config."""
     if file.name != KEPT or not file.is_file():
         return False
     with file.open("rb") as opened:
@@ -21,5 +21,5 @@ def is_kept(file: Path) -> bool:
 
 
 def completed(content: Mapping[str, Any], file: Path | None) -> dict[str, Any]:
-    """Return the content of a settings file; for a user's file, with the folder of own modules as `code`."""
+    """Return the content of a settings file; for a user's file, with the folder of user modules as `code`."""
     return dict(content) if file is None or is_kept(file) else with_code(content, file)

@@ -1,4 +1,4 @@
-"""The union of kinds of experiments: what all have, and which kind the options of an experiment tell."""
+"""The union of all kinds of experiments: their common options, and the kind of an experiment with given options."""
 
 from __future__ import annotations
 
@@ -23,26 +23,28 @@ from syno.config.kept_file import completed
 
 Settings = Mapping[str, Any]
 RESULTS = Path("results")
-WRITTEN = ("tables", "figures", "operators")  # folders of results into which commands write that only read the rest
+WRITTEN = ("tables", "figures", "operators")  # folders of results that read-only commands write, too
 
 
 class AnyExperiment(Section):
-    """What experiments of every kind have: a name, a folder of results, and a folder of own modules.
+    """The options of experiments of every kind: a name, a folder of results, and a folder of user modules.
 
-    `Experiment` searches for operators, or evaluates those that it names. Extensions add other kinds (`experiment_kinds`).
+    `Experiment` searches for operators, or evaluates named ones. Extensions add other kinds (`experiment_kinds`).
     """
 
-    option: ClassVar[str] = ""  # which only experiments of this kind have, and must have; "" for `Experiment`
-    content: ClassVar[str] = "operators"  # of the folder of results, in words
+    option: ClassVar[str] = (
+        ""  # the option that identifies this kind: required here, unknown to other kinds; "" for `Experiment`
+    )
+    content: ClassVar[str] = "operators"  # content of the folder of results, in words
     keeps_settings: ClassVar[bool] = True  # whether the manifest of results has a checksum of the settings of each file
 
     name: str
     """name of the study and of the folder of results"""
     output: Path | None = None
-    """folder of the results; by default results/NAME"""
+    """folder of the results; default: results/NAME"""
     code: Path | None = None
-    """folder of your own modules; by default that of this file, if it has the modules that the file names"""
-    _is_received: bool = PrivateAttr(default=False)  # whether whoever made the folder of results wrote it, as far as is known
+    """folder of your own modules; default: the folder of this file, if it contains the modules that the file names"""
+    _is_received: bool = PrivateAttr(default=False)  # whether a stranger may have written it, with the folder of results
 
     def __init__(self, **fields: Any) -> None:
         try:
@@ -52,13 +54,13 @@ class AnyExperiment(Section):
 
     @classmethod
     def load(cls, file: Path) -> Self:
-        """Read a YAML file. Raises SpecError, which says what is wrong and what is allowed."""
+        """Read a YAML file. Raises SpecError, which says what is invalid and what is allowed."""
         fields = completed(read_mapping(file, "an experiment", OWN[0]), file)
         return cls.checked(make_experiment({"name": file.stem, **fields}))
 
     @classmethod
     def checked(cls, experiment: AnyExperiment) -> Self:
-        """Return the experiment. Raises SpecError if it is of another kind."""
+        """Return the experiment. Raises SpecError if it is not of this kind."""
         if not isinstance(experiment, cls):
             raise SpecError(
                 f'experiment "{experiment.name}" is of {experiment.content} ({experiment.option}), so it has no search, and '
@@ -79,9 +81,9 @@ class AnyExperiment(Section):
     @model_validator(mode="before")
     @classmethod
     def _without_options_of_other_kinds(cls, settings: Any) -> Any:
-        """Return the options without those of other kinds at their defaults, which files beside older results have.
+        """Remove options of other kinds that have their default values, which files beside older results contain.
 
-        Raises ValueError for an option of another kind that is not at its default.
+        Raises ValueError for an option of another kind with another value.
         """
         strange = set(settings) - set(cls.model_fields)
         if not strange:
@@ -93,49 +95,50 @@ class AnyExperiment(Section):
 
     @classmethod
     def refusal(cls, other: str, name: object) -> str:
-        """Return the message for an option of another kind in the experiment of this name."""
+        """Return the message for an option of another kind in the experiment `name`."""
         return f"{other}: an experiment of {cls.content} has no such option; give it to another experiment"
 
     @classmethod
     def resolved(
         cls, name: str, fields: Settings, folders: Mapping[str, Path], kinds: Mapping[str, type[AnyExperiment]]
     ) -> Settings:
-        """Return the options of one of several experiments in a file, with folders in place of the names of others.
+        """Return the options of one of several experiments in a file, with folders in place of other experiments' names.
 
         Args:
             name: the experiment's name.
             fields: its options as given.
             folders: the folder of results of every experiment in the file, by name.
-            kinds: the kind of each of them, by name.
+            kinds: the kind of every experiment in the file, by name.
 
         Raises SpecError for a name that is neither an experiment nor a folder.
         """
         return fields
 
     def check_beside(self, others: Sequence[AnyExperiment]) -> None:
-        """Raise SpecError if the experiment does not go with those in the same file, itself among them."""
+        """Raise SpecError if the experiment contradicts the others in the same file (which include itself)."""
 
     def use_code(self) -> Self:
-        """Import the code that the experiment names, and check the settings that it takes. Returns the experiment.
+        """Import the code that the experiment names, and validate the settings for it. Returns the experiment.
 
-        Whatever runs an experiment begins with this. What only reads it does not: the code may be a stranger's.
+        Every command that runs an experiment calls this first. Commands that only read it do not, since the code may be a
+        stranger's.
 
-        Raises SpecError if something cannot be imported, or is not what it has to be.
+        Raises SpecError if an object cannot be imported, or is of the wrong kind.
         """
         self._is_received = False
         return self
 
     def find_code(self) -> None:
-        """Let modules be imported from the experiment's folder of own modules, from now on. Call only before it runs."""
+        """Add the experiment's folder of user modules to the import path. Only for runs."""
         if self.code is not None:
             search_code_in(self.code)
 
     def received(self) -> Self:
-        """Return the experiment as one that others may have written: its storage is opened only in its folder of results.
+        """Return the experiment as a possible stranger's: its storage is opened only within its folder of results.
 
-        Raises SpecError if a folder in there leads out of it, into which commands would write.
+        Raises SpecError if a folder in there is a link to the outside, where commands would write.
         """
-        if outside := next((one for name in WRITTEN if not lies_in(one := self.folder / name, self.folder)), None):
+        if outside := next((path for name in WRITTEN if not lies_in(path := self.folder / name, self.folder)), None):
             raise SpecError(
                 f"{outside} leads to {outside.resolve()}, out of the folder of results; others may have set the link, so "
                 "nothing is written there: give the experiment's own file in place of the folder, or put a folder in its place"
@@ -151,17 +154,17 @@ class AnyExperiment(Section):
 
     @property
     def goes_first(self) -> tuple[Path, ...]:
-        """The folders of results of the experiments that change this one's network (`after`)."""
+        """Folders of results of the experiments that change this one's network (`after`), and so run first."""
         return ()
 
     @property
     def sources(self) -> tuple[Path, ...]:
-        """The folders of results of the experiments whose operators or tables this one takes."""
+        """Folders of results of the experiments whose operators or tables this one uses."""
         return ()
 
     @property
     def left_out(self) -> Mapping[str, str]:
-        """Why optional devices are left out, by their names."""
+        """Reasons why optional devices are skipped, by their names."""
         return {}
 
     @property
@@ -175,42 +178,41 @@ class AnyExperiment(Section):
         raise SpecError(f'experiment "{self.name}" is of {self.content} ({self.option}), so it has no search and no trials')
 
     def part(self, name: str, *, code: bool = False) -> str:
-        """Return the settings that a stage depends on, as JSON. Its files stay valid as long as this text is the same.
+        """Return the settings that a stage depends on, as JSON: the cache key of its files.
 
-        With `code`, a checksum of the user's own code that the settings name is among them. The code is imported for that, so
-        this is for an experiment that runs.
+        With `code`, it includes a checksum of the user code that the settings name, which is imported; only for runs.
         """
         settings = self.parts()[name]
         return json.dumps({**settings, **version_of_code(settings)} if code else settings, sort_keys=True)
 
     def parts(self) -> Mapping[str, dict[str, Any]]:
-        """Return the settings that stages depend on, as for JSON, by the name of the part."""
+        """Return the settings that each stage depends on, as JSON, by the name of the part."""
         return {}
 
 
 def experiment_kinds() -> tuple[type[AnyExperiment], ...]:
-    """Return the classes of all kinds of experiments: those of extensions, and `Experiment`."""
+    """Return the classes of all kinds of experiments: those of extensions, then `Experiment`."""
     load_extensions()
     return (*(resolve_name(path) for path in EXPERIMENTS), *OWN)
 
 
 def kind_of(fields: Settings) -> type[AnyExperiment]:
-    """Return the class of an experiment with these options: the first whose own option is given."""
+    """Return the class of an experiment with these options: the first class whose own option is present."""
     return next((kind for kind in experiment_kinds() if fields.get(kind.option) is not None), OWN[0])
 
 
 def make_experiment(fields: Settings) -> AnyExperiment:
-    """Return the experiment of these options, of the kind that they tell. Raises SpecError if they are wrong."""
+    """Return the experiment with these options, of the kind that they determine. Raises SpecError if they are invalid."""
     return kind_of(fields)(**fields)
 
 
 def _is_default(value: object, field: FieldInfo) -> bool:
-    """Return whether an option is not given, or given as its default."""
+    """Return whether an option is missing, or has its default value."""
     default = field.default
     if value is None or default is PydanticUndefined:
         return value is None
     if isinstance(default, BaseModel) and isinstance(value, Mapping):
-        try:  # files of earlier versions have fewer options, or some that are no longer there
+        try:  # files of earlier versions lack options, or have options that no longer exist
             return bool(type(default).model_validate(value) == default)
         except ValidationError:
             return False

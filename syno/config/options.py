@@ -1,6 +1,6 @@
-"""The options of a file with experiments, as Markdown tables and as a JSON schema for editors.
+"""The options of experiments' files, as Markdown tables and as a JSON schema for editors.
 
-Both are read off the models of the settings. The meaning of an option is the text below its field.
+Both are generated from the settings classes. The text below a field explains the option.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from syno.space.spec import OperatorSpec
 from syno.train.settings import MILESTONES, RECIPES
 
 FORMAT = "https://json-schema.org/draft/2020-12/schema"
-OWN_NAME: dict[str, Any] = {"type": "string", "pattern": ":"}  # of the user's own policy or the like, as package.module:name
+OWN_NAME: dict[str, Any] = {"type": "string", "pattern": ":"}  # path package.module:name of a user's own policy or reward
 OWN = {"type": "object", "properties": {"name": OWN_NAME}, "required": ["name"]}
 PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path", NoneType: "null", Any: "value"}
 
@@ -38,14 +38,14 @@ PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false
 def options_table(model: type[BaseModel], beside: type[BaseModel] | None = None) -> str:
     """Return a Markdown table with a row for each option: name (`group: option`), type and bounds, default, meaning.
 
-    Options that the model `beside` has, too, are left out.
+    Options that the model `beside` has, too, are omitted.
     """
     known = {} if beside is None else beside.model_fields
     return markdown(list(_rows({name: field for name, field in model.model_fields.items() if name not in known}, "")), left=4)
 
 
 def meaning(field: FieldInfo) -> str:
-    """Return the meaning of an option on one line; empty if it has none."""
+    """Return the explanation of an option on one line; "" if it has none."""
     return " ".join((field.description or "").split())
 
 
@@ -90,14 +90,14 @@ def _bounds(field: FieldInfo) -> list[str]:
 
 
 def _yaml(default: Any) -> str:
-    """Return a default as a YAML file has it."""
+    """Return a default value as YAML text."""
     if isinstance(default, float):
         return f"{default:g}" if math.isfinite(default) else f".{default:g}"
     return json.dumps(str(default) if isinstance(default, Path) else default)
 
 
 def schema_text() -> str:
-    """Return the schema as the file `config/schema.json` has it."""
+    """Return the text of `config/schema.json`."""
     return json.dumps(file_schema(), indent=1) + "\n"
 
 
@@ -125,14 +125,14 @@ def file_schema() -> dict[str, Any]:
 
 
 def _of_kind(kind: type[AnyExperiment]) -> dict[str, Any]:
-    """Return the schema of a kind of experiments. The file's name may stand for `name`, so that is not required."""
+    """Return the schema of a kind of experiments. `name` is not required, since it defaults to the file's name."""
     schema = _schema(kind)
     schema["required"] = [name for name in schema.get("required", []) if name != "name"]
     return schema
 
 
 def _experiment() -> dict[str, Any]:
-    """Return the schema of an experiment with operators of its own, with the options that extensions add to it."""
+    """Return the schema of `Experiment`, with the options that extensions add to it."""
     schema = _of_kind(Experiment)
     for more in (_schema(kind) for kind in experiment_kinds() if kind is not Experiment and issubclass(kind, Experiment)):
         schema = {
@@ -143,7 +143,7 @@ def _experiment() -> dict[str, Any]:
     properties, groups = schema["properties"], schema["$defs"]
     spec = _schema(OperatorSpec)
     groups |= spec.pop("$defs", {})
-    # Files write some options of a spec as text, so that their types are left open.
+    # Files write some options of a spec as text, so their types are omitted.
     options = {
         name: {key: rule[key] for key in ("description", "title") if key in rule}
         for name, rule in spec["properties"].items()
@@ -159,7 +159,7 @@ def _experiment() -> dict[str, Any]:
         *(_alone(name) for name in POLICY_PRESETS),
         OWN,
     ]
-    del properties["policy"]["type"]  # a text may be the whole policy
+    del properties["policy"]["type"]  # a policy may be a plain text
     properties["policy"] |= {"anyOf": [{"anyOf": [{"enum": [*POLICIES, *POLICY_PRESETS]}, OWN_NAME]}, *policies]}
     for name in REWARDS:
         groups |= _schema(REWARDS[name]).get("$defs", {})
@@ -176,7 +176,7 @@ def _experiment() -> dict[str, Any]:
 
 
 def _schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the schema of a model, with the meaning of each option on one line."""
+    """Return the schema of a model, with each explanation on one line."""
     schema = model.model_json_schema()
     for part in (schema, *schema.get("$defs", {}).values()):
         for rule in part.get("properties", {}).values():
@@ -186,12 +186,12 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _alone(name: str) -> Mapping[str, Any]:
-    """Return the schema of a preset, which has no settings."""
+    """Return the schema of a preset, which takes no settings."""
     return {"type": "object", "properties": {"name": {"const": name}}, "additionalProperties": False}
 
 
 def _schema_of_named(name: str, model: type[BaseModel]) -> Mapping[str, Any]:
-    """Return the schema of the settings of a policy or reward, which is chosen by its name."""
+    """Return the schema of a policy's or reward's settings, which are selected by its name."""
     properties = _schema(model).get("properties", {})
     properties = {"name": {"const": name}, **{key: rule for key, rule in properties.items() if key != "name"}}
     return {"type": "object", "properties": properties, "additionalProperties": False}

@@ -1,4 +1,4 @@
-"""A user's own code that an experiment names, and its folder: that of the experiment's file, if the modules lie there."""
+"""User code that an experiment names, and its folder: that of the experiment's file, if the modules are in it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from syno.base.registry import own_paths
 
 
 def with_code(content: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """Return the content of a user's file, with the file's folder as `code` if a module that it names lies there.
+    """Return the content of a user's file, with the file's folder as `code` if a named module is in it.
 
-    In a file of several experiments, these have `code` in common.
+    In a file with several experiments, `code` is a common option.
     """
     folder, several = file.parent, "experiments" in content
-    given = content.get("common", {}) if several else content
-    if not isinstance(given, Mapping) or "code" in given or not any(_is_beside(folder, name) for name in _modules(content)):
+    options = content.get("common", {}) if several else content
+    if not isinstance(options, Mapping) or "code" in options or not any(_is_beside(folder, name) for name in _modules(content)):
         return dict(content)
-    return {**content, "common": {"code": str(folder), **given}} if several else {**content, "code": str(folder)}
+    return {**content, "common": {"code": str(folder), **options}} if several else {**content, "code": str(folder)}
 
 
 def _modules(value: object) -> set[str]:
-    """Return the outermost packages or modules of all paths in a value."""
+    """Return the top-level modules of all paths in a value."""
     return {path.partition(":")[0].partition(".")[0] for path in own_paths(value)}
 
 

@@ -1,4 +1,4 @@
-"""The spec of a search: a preset, a file, or options that differ from a preset."""
+"""The spec of a search: a preset, a file, or options that override a preset's."""
 
 from __future__ import annotations
 
@@ -14,23 +14,27 @@ from syno.space.presets import PRESETS, preset
 from syno.space.spec import OperatorSpec
 
 NOT_OF_A_SEARCH = ("select", "train", "rivals", "mixtures", "tune", "output", "study", "code")
-BY_HAND = ("keep", "fix")  # of mixtures
-NOT_OF_TRIALS = ("workers", "storage", "check_gradients")  # of a study; the last one spares trainings that would be in vain
+BY_HAND = ("keep", "fix")  # options of mixtures
+NOT_OF_TRIALS = (
+    "workers",
+    "storage",
+    "check_gradients",
+)  # options of a study that change no trial; the last only skips hopeless trainings
 
 
 def parts(settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the parts of an experiment's settings, which are given as for JSON: what the files of each stage depend on."""
+    """Return the parts of an experiment's JSON settings on which the files of each stage depend, by name."""
     whole = {**settings, "select": dict(settings["select"]), "tune": dict(settings["tune"])}
     after = whole.pop("after")
     if after is not None:
-        whole["workload"] = {**whole["workload"], "after": after["source"]}  # its operator may be named later
+        whole["workload"] = {**whole["workload"], "after": after["source"]}  # without its operator, which may be set later
     if whole["goal"] is not None:
         whole["latency"] = whole["tune"]["latency"]
     of_study = {key: value for key, value in whole["study"].items() if key not in NOT_OF_TRIALS}
-    of_study["pruner"] = None  # as in versions that had this option, whose searches are to go on without being done again
+    of_study["pruner"] = None  # an option of earlier versions, whose searches remain valid
     if whole["select"]["by"] not in ("latency", "front"):
-        del whole["select"]["shortlist"]  # nothing depends on it
-    if isinstance(mixtures := whole.get("mixtures"), dict):  # records without layers by hand do not depend on these options
+        del whole["select"]["shortlist"]  # unused by this selection
+    if isinstance(mixtures := whole.get("mixtures"), dict):  # unset, these options do not change the records' key
         whole["mixtures"] = {key: value for key, value in mixtures.items() if key not in BY_HAND or value}
     others = {name: whole["tune"].pop(name) for name in WHICH_MEASUREMENTS}
     return {
@@ -54,9 +58,9 @@ def find_spec(place: str, kind: str = "spec file") -> OperatorSpec:
 
     Args:
         place: the preset's name, or the file's path.
-        kind: what the file may be, for the message.
+        kind: the kind of file, for the message.
 
-    Raises SpecError if it is neither, or the file holds no valid spec.
+    Raises SpecError if it is neither, or the file is no valid spec.
     """
     if place in PRESETS:
         return preset(place)
@@ -70,7 +74,7 @@ def find_spec(place: str, kind: str = "spec file") -> OperatorSpec:
 
 
 def make_spec(spec: str | Mapping[str, Any]) -> OperatorSpec:
-    """Return the spec of a preset, a file or a mapping of options; with `preset`, the mapping holds what differs from it."""
+    """Return the spec of a preset, a file or a mapping of options; with `preset`, the mapping overrides the preset's."""
     if isinstance(spec, str):
         return find_spec(spec)
     if "preset" not in spec:
@@ -80,7 +84,7 @@ def make_spec(spec: str | Mapping[str, Any]) -> OperatorSpec:
 
 
 def check_names(options: Mapping[str, Any]) -> None:
-    """Raise SpecError if `options` has a name that is no option of a spec, or that follows from the network."""
+    """Raise SpecError if `options` has a name that is no option of a spec, or that the network determines."""
     allowed = [name for name in OperatorSpec.model_fields if name != "layers"]
     for name in options:
         if name not in allowed:
@@ -91,6 +95,6 @@ def check_names(options: Mapping[str, Any]) -> None:
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `base` with `changes`: mappings in both are merged at every level, everything else is replaced."""
+    """Merge `changes` into `base`: mappings at every level, other values are replaced."""
     groups = [key for key in changes if isinstance(base.get(key), Mapping) and isinstance(changes[key], Mapping)]
     return {**base, **changes, **{key: merged(base[key], changes[key]) for key in groups}}

@@ -29,31 +29,31 @@ Seed = Annotated[int, Field(ge=0)]  # not negative, since names of files contain
 
 
 class StudySettings(Section):
-    """The study: where its trials are stored, how many there are, and who evaluates them."""
+    """The study: storage, number of trials, and workers."""
 
     storage: str | None = None
     """database URL or journal file; null: `trials.db` in the folder of results; `journal`: `trials.log` there"""
     seed: int = 0
-    """seed of the random numbers of the policy"""
+    """seed of the policy's random numbers"""
     n_trials: Annotated[int, Field(ge=0)] = 100
     """number of trials of the study, by all workers and all runs together"""
     workers: Annotated[int, Field(ge=1)] = 1
-    """jobs of the workflow that share the study; with one worker, runs are reproducible"""
+    """number of workers: jobs of the workflow that share the study; with one worker, runs are reproducible"""
     stopping: HalvingSettings | None = None
-    """early stopping of trials that can be resumed, as in {keep: auto} or {keep: {1: 0.5, 2: 0.3}}"""
+    """early stopping of resumable trials, as in {keep: auto} or {keep: {1: 0.5, 2: 0.3}}"""
     most_attempts: Annotated[int, Field(ge=1)] = 3
-    """number of workers that may die while they evaluate an operator, before its trial counts as failed"""
+    """number of workers that die during an operator's evaluation after which its trial counts as failed"""
     heartbeat_seconds: Annotated[float, Field(ge=0.1)] = 60
-    """seconds between two signs of life of a worker"""
+    """interval at which a worker renews the lease on its trial, in seconds"""
     grace_seconds: Annotated[float, Field(gt=0)] = 180
-    """seconds without a sign of life after which another worker takes over a trial; at least twice `heartbeat_seconds`"""
+    """time without renewal after which another worker takes over the trial, in seconds; at least twice `heartbeat_seconds`"""
     check_gradients: bool = True
-    """whether an operator fails without a training if, on the first batch, the gradient of a weight is zero or not finite"""
+    """whether an operator fails without training if, on the first batch, the gradient of a weight is zero or not finite"""
 
     @model_validator(mode="before")
     @classmethod
     def _without_pruner(cls, given: Any) -> Any:
-        """Leave out `pruner: null`, which experiments kept beside results have."""
+        """Remove `pruner: null`, which files beside older results contain."""
         if not isinstance(given, Mapping) or "pruner" not in given:
             return given
         if given["pruner"] is not None:
@@ -71,27 +71,28 @@ class StudySettings(Section):
 
 
 class SelectSettings(Section):
-    """The selection of the operators that are trained again and measured."""
+    """The selection of operators for the final training and measurement."""
 
     by: Literal["pareto", "front", "reward", "latency", "goal"] = "pareto"
-    """pareto: those on the front of accuracy or loss against FLOPs first; front: only those on the front against latency on a
-    device, or against FLOPs if none is measured; reward; latency: the fastest on each device; goal: those that meet it first,
-    then the nearest, which is the default where the experiment has a `goal`; reward is the default where a workload's
-    operators are only counted"""
+    """pareto: operators on the Pareto front of accuracy or loss against FLOPs first; front: only operators on the Pareto front
+    against latency on a device, or against FLOPs if no latency is measured; reward: the highest rewards; latency: the fastest
+    on each device; goal: operators that meet the goal first, then the nearest. Default: goal if the experiment has a `goal`,
+    reward if the operators of a workload are only counted
+    """
     count: Annotated[int, Field(ge=1)] = 3
-    """most operators that are selected"""
+    """largest number of selected operators"""
     least_accuracy: Annotated[float, Field(ge=0, le=1)] = 0.0
     """least accuracy in the search"""
     most_loss: Annotated[float, Field(gt=0)] | None = None
     """largest loss in the search, in nats per token, for networks for text"""
     source: Path | None = None
-    """instead of a search: another experiment whose operators are taken, by its name in this file or its folder of results"""
+    """instead of a search: another experiment whose operators are used, by its name in this file or its folder of results"""
     within: Annotated[float, Field(ge=0)] | None = None
-    """how much worse than the original network's an operator's score may be, in the search or in the source"""
+    """allowed loss of an operator's score against the original network's, in the search or in the source"""
     shortlist: Annotated[int, Field(ge=1)] = 10
-    """by latency or front: most operators whose latency is measured before the selection, the best by reward or score"""
+    """for latency or front: number of operators, the best by reward or score, whose latency is measured before the selection"""
     operators: tuple[OperatorChoice, ...] = ()
-    """instead of a search: these operators, whatever `count` is; each by name, file or folder, with `rename` if it must be"""
+    """instead of a search: these operators, independent of `count`; each by name, file or folder, with `rename` if necessary"""
 
     @model_validator(mode="after")
     def _operators_alone(self) -> Self:
@@ -111,16 +112,21 @@ class TrainSettings(Section):
     """The training of the selected operators, the original network and the baselines."""
 
     seeds: tuple[Seed, ...] = (1, 2, 3)
-    """one training for each of these seeds, other ones than the search's, whose scores decided; [] trains nothing"""
+    """seeds, with one training for each; they must differ from the search's seed, by which operators were selected; [] trains
+    nothing
+    """
     baselines: tuple[OperatorChoice, ...] = ()
-    """known operators that are trained, too; also nas_pte_1 to nas_pte_3, which are PyTorch modules, or your own as
-    `package.module:name`"""
+    """known operators that are trained as well; also nas_pte_1 to nas_pte_3, which are PyTorch modules, or your own as
+    `package.module:name`
+    """
     training: TrainingSettings | None = None
-    """settings of training that differ from the workload's; with a recipe, all are the recipe's and these"""
+    """settings of training that override the workload's; with a recipe, all settings are the recipe's and these"""
     weights: Literal["all", "operators", "none"] = "all"
-    """trainings whose weights are kept, beside their records: all, or those of networks with an operator that was found"""
+    """networks whose trained weights are stored beside their records: all, only those with operators of the search, or none"""
     int8: bool = False
-    """whether the trained original network is also tested in 8-bit integers, quantized after training: the baseline `int8`"""
+    """whether the trained original network is also tested with post-training quantization to 8-bit integers: the baseline
+    `int8`
+    """
 
     @field_validator("seeds")
     @classmethod
@@ -131,47 +137,54 @@ class TrainSettings(Section):
 
 
 DIVIDED = ("grouped", "low_rank")  # known layers whose costs are divided by a number
-AUTO_SHARES = (1.0, 0.75)  # times the share of channels that would give the goal's speedup if time followed FLOPs
-MOST_AUTO_SHARE = 0.9  # more is hardly faster
-AUTO_SPEEDUP = 2.0  # in place of a goal's speedup
+AUTO_SHARES = (
+    1.0,
+    0.75,
+)  # factors of the share of channels that would give the goal's speedup if time were proportional to FLOPs
+MOST_AUTO_SHARE = 0.9  # a larger share is hardly faster
+AUTO_SPEEDUP = 2.0  # if the goal has no speedup
 MOST_NAMES = 20  # of layers in a message
 
 
 class RivalSettings(Section):
-    """What a user would do without synthesis: it is trained and measured beside the operators that a search with a goal finds.
+    """Rivals: alternatives without synthesis, which are trained and measured beside the operators of a search with a goal.
 
     Each has the recipe, the seeds, the compiler and the device of the operators.
     """
 
     shares: tuple[Annotated[float, Field(gt=0, lt=1)], ...] | Literal["auto"] = "auto"
-    """shares of the channels that narrower networks keep; auto: two around the share that would give the goal's speedup"""
+    """shares of channels that narrower networks keep; auto: two around the share that would give the goal's speedup"""
     pruning: bool = True
-    """whether channels are removed from the trained original (structured pruning), which is then trained again"""
+    """whether to prune channels of the trained original (structured pruning) and train it again"""
     narrowing: bool = True
-    """whether networks with as few channels are trained from new weights"""
+    """whether to train networks with equally few channels from newly initialized weights"""
     operators: tuple[OperatorChoice, ...] | Literal["auto"] = "auto"
-    """known efficient layers in place of the network's, as in [separable, grouped_4]; auto: separable ones, as many groups of
-    channels as would give the goal's speedup, as low a rank, and shifts. One that does not fit is a row with the reason"""
+    """known efficient layers that replace the network's, as in [separable, grouped_4]; auto: separable ones, grouped and
+    low-rank ones with the number of groups or the rank that would give the goal's speedup, and shifts. A layer that does not
+    fit becomes a row with the reason
+    """
     int8: bool | Literal["all"] = True
-    """whether the original, the pruned networks and mixtures are quantized to 8-bit integers, too: on a CPU, by TorchInductor;
-    all: those with selected operators, too, which takes minutes to compile"""
+    """whether to quantize the original, the pruned networks and mixtures to 8-bit integers: on a CPU, by TorchInductor; all:
+    also networks with selected operators, which takes minutes to compile
+    """
     bfloat16: bool | Literal["auto"] = "auto"
-    """whether the original, all trained rivals and networks with selected operators are computed in bfloat16, too, by
-    TorchInductor; auto: on a GPU, since most CPUs have no instructions for it"""
+    """whether to compute the original, all trained rivals and networks with selected operators in bfloat16 as well, by
+    TorchInductor; auto: on a GPU, since most CPUs have no instructions for it
+    """
     learning_rate: Annotated[float, Field(gt=0)] = 0.5
-    """factor of the learning rate for the training after pruning, which begins with trained weights"""
+    """factor of the learning rate in the training after pruning, which starts from trained weights"""
 
     def number_formats(self, device: str) -> dict[str, Literal["rivals", "all"]]:
-        """Return the number formats of lower precision in which trained networks are tested, by name, and which networks.
+        """Return the number formats of lower precision by name, each with the networks that are tested in it.
 
-        "rivals": the original, the pruned ones and mixtures. "all": those with selected operators, too.
+        "rivals": the original, pruned networks and mixtures. "all": also networks with selected operators.
         """
-        found: dict[str, Literal["rivals", "all"]] = {}
-        if self.int8 and device == "cpu":  # as far as the settings say it: TorchInductor has kernels for x86
-            found["int8"] = "all" if self.int8 == "all" else "rivals"
+        formats: dict[str, Literal["rivals", "all"]] = {}
+        if self.int8 and device == "cpu":  # TorchInductor's int8 kernels are for x86, which the settings cannot tell
+            formats["int8"] = "all" if self.int8 == "all" else "rivals"
         if self.bfloat16 is True or (self.bfloat16 == "auto" and device.startswith("cuda")):
-            found["bfloat16"] = "all"
-        return found
+            formats["bfloat16"] = "all"
+        return formats
 
     def names(self, goal: Goal, others: Collection[str], formats: Collection[str]) -> tuple[str, ...]:
         """Return the names of the rivals.
@@ -179,24 +192,26 @@ class RivalSettings(Section):
         Args:
             goal: of the experiment.
             others: names of the experiment's baselines, which are trained in any case.
-            formats: of lower precision, in which the original is a rival.
+            formats: number formats of lower precision in which the original is a rival.
         """
         kinds: tuple[tuple[Kind, bool], ...] = (("pruned", self.pruning), ("narrow", self.narrowing))
         shares = self.chosen_shares(goal)
         narrower = [NarrowerNetwork(kind, share).name for share in shares for kind, is_asked in kinds if is_asked]
         known = [choice.key for choice in self.chosen_operators(goal)]
-        found = [*narrower, *known, *(name for name in NUMBER_FORMATS if name in formats)]
-        return tuple(name for name in dict.fromkeys(found) if name not in others)
+        names = [*narrower, *known, *(name for name in NUMBER_FORMATS if name in formats)]
+        return tuple(name for name in dict.fromkeys(names) if name not in others)
 
     def chosen_shares(self, goal: Goal) -> tuple[float, ...]:
-        """Return the shares of channels."""
+        """Return the shares of channels that narrower networks keep."""
         if self.shares != "auto":
             return self.shares
         around = (goal.speedup or AUTO_SPEEDUP) ** -0.5
         return tuple(share for factor in AUTO_SHARES if (share := round(factor * around, 2)) <= MOST_AUTO_SHARE)
 
     def chosen_operators(self, goal: Goal) -> tuple[OperatorChoice, ...]:
-        """Return the known layers. A number of groups is a power of two, which divides the channels of most networks."""
+        """Return the known layers among the rivals. Automatic numbers of groups are powers of two, which divide most
+        channels.
+        """
         if self.operators != "auto":
             return self.operators
         divisor = 2 ** max(1, ceil(log2(goal.speedup or AUTO_SPEEDUP)))
@@ -205,40 +220,44 @@ class RivalSettings(Section):
 
 
 def listed(layers: Collection[str]) -> str:
-    """Return names of layers in a text, as far as they are not too many."""
+    """Return names of layers as text, truncated if there are many."""
     more = f" and {len(layers) - MOST_NAMES} more" if len(layers) > MOST_NAMES else ""
     return f"{', '.join([*layers][:MOST_NAMES])}{more}"
 
 
 class MixtureSettings(Section):
-    """Mixtures: an operator of its own for each layer, chosen from what each saves and costs there, by integer programming.
+    """Mixtures: a different operator for each layer, chosen by integer programming from the operators' savings and losses.
 
-    They begin in the trained original or in a pruned network, and are trained and timed like the operators.
+    They start from the trained original or a pruned network, and are trained and timed like the operators.
     """
 
     count: Annotated[int, Field(ge=1)] = 1
-    """mixtures that are trained and timed"""
+    """number of mixtures that are trained and timed"""
     operators: Annotated[int, Field(ge=1)] = 3
-    """operators of the selection that are tried in each layer, the best first, beside the known layers of `rivals`"""
+    """number of selected operators, the best first, that are tried in each layer, besides the known layers of `rivals`"""
     pruned: bool = True
-    """whether operators are also tried in the pruned networks of `rivals`, and single layers with the same share of channels"""
+    """whether operators are also tried in the pruned networks of `rivals`, and pruned single layers with the same share of
+    channels in the original
+    """
     margins: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = (1.03, 1.3)
-    """speeds that mixtures are chosen for, as factors of the goal's speedup; with `find: fastest`, higher ones follow"""
+    """speeds for which mixtures are chosen, as factors of the goal's speedup; with `find: fastest`, higher ones follow"""
     keep: tuple[str, ...] = ()
-    """layers without an operator in all mixtures, by names or patterns, as in [blocks.0.*]"""
+    """layers that keep their original operator in all mixtures, by names or patterns, as in [blocks.0.*]"""
     fix: Mapping[str, str] = {}
-    """layers with one operator in all mixtures, by names or patterns, as in {blocks.2.conv2: separable_conv2d}; it is a known
-    layer, or one of the selection by its name"""
+    """layers with a fixed operator in all mixtures, by names or patterns, as in {blocks.2.conv2: separable_conv2d}; it is a
+    known layer, or a selected operator by its name
+    """
 
     def by_hand(self, layers: Mapping[str, Collection[str]]) -> dict[str, str | None]:
-        """Return the name of the operator of each layer that `keep` or `fix` names; None for a layer that stays.
+        """Return the operator's name for each layer that `keep` or `fix` names; None for a kept layer.
 
         Args:
-            layers: that can be replaced, each with all of its names.
+            layers: the replaceable layers, each with all of its names.
 
-        Raises SpecError if a name or pattern is of none of them, one has two different answers, or none is left.
+        Raises SpecError if a name or pattern matches no layer, if a layer has two different operators, or if all layers are
+        kept.
         """
-        found: dict[str, tuple[str, str | None]] = {}
+        operators: dict[str, tuple[str, str | None]] = {}
         kept = ((f'keep: "{pattern}"', pattern, None) for pattern in self.keep)
         fixed = ((f'fix: "{pattern}": {operator}', pattern, operator) for pattern, operator in self.fix.items())
         for option, pattern, operator in (*kept, *fixed):
@@ -249,12 +268,12 @@ class MixtureSettings(Section):
                     f"patterns such as blocks.*.conv1.{suggestion(pattern, layers)}"
                 )
             for layer in matching:
-                other, before = found.setdefault(layer, (option, operator))
+                other, before = operators.setdefault(layer, (option, operator))
                 if before != operator:
                     raise SpecError(f"mixtures: the layer {layer} is in {other} and in {option}; leave it out of one of them")
-        if len(found) == len(layers) and all(operator is None for _, operator in found.values()):
+        if len(operators) == len(layers) and all(operator is None for _, operator in operators.values()):
             raise SpecError(f"mixtures: keep has all layers that can be replaced: {listed(layers)}; leave some of them out")
-        return {layer: found[layer][1] for layer in layers if layer in found}
+        return {layer: operators[layer][1] for layer in layers if layer in operators}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -262,18 +281,18 @@ class MixtureSettings(Section):
         return tuple(f"mixture_{number}" for number in range(1, self.count + 1))
 
 
-# Fields of `tune` that say what is measured, or what it is compared with, and not how: records do not depend on them, but for
-# `speed`, on which its own do.
+# Fields of `tune` that select measurements or comparisons, but do not change how one is measured: records do not depend on
+# them, except those of `speed`.
 WHICH_MEASUREMENTS = ("layers", "breakdown", "training", "original_compilers", "stands_for", "speed")
 
 
 class DeviceChoice(Section):
-    """A device on which latencies are measured, with its options. A text in place of the mapping is its name."""
+    """A device on which latencies are measured, with its options. A plain text stands for its name."""
 
     device: str
-    """its name: cpu, cuda, one of several GPUs such as cuda:1, or that of a remote device"""
+    """its name: cpu, cuda, one of several GPUs such as cuda:1, or the name of a remote device"""
     optional: bool = False
-    """whether its measurements are left out if it is not there when the experiment first runs; otherwise that is an error"""
+    """whether to skip its measurements if it is missing when the experiment first runs; otherwise that is an error"""
 
 
 class TuneSettings(Section):
@@ -284,37 +303,41 @@ class TuneSettings(Section):
     compilers: tuple[str, ...] = ("eager", "inductor")
     """compilers, such as eager, inductor or tvm (docs/evaluation.md lists all); [] measures nothing"""
     original_compilers: tuple[str, ...] = ()
-    """compilers that only the original network is measured with, such as inductor-int8 for a baseline in 8-bit integers"""
+    """compilers that only measure the original network, such as inductor-int8 for a baseline in 8-bit integers"""
     devices: tuple[str | DeviceChoice, ...] = ("cpu",)
-    """devices: cpu, cuda, one of several GPUs such as cuda:1, or names of remote devices; {device: NAME, optional: true} is one
-    that may be missing"""
+    """devices: cpu, cuda, one of several GPUs such as cuda:1, or names of remote devices; {device: NAME, optional: true} may be
+    missing
+    """
     remote_devices: Mapping[str, RemoteDevice] = {}
-    """devices that TVM's RPC reaches, and machines that are reached by ssh, by name"""
+    """remote devices by name: reached by TVM's RPC, or machines reached by ssh"""
     stands_for: Mapping[str, str] = {}
-    """names under which joined results compare devices and compilers with others', as in {cuda: A100, jetson-gpu: Jetson Orin
-    Nano GPU}; several devices may be one board"""
+    """names under which joined results compare devices and compilers with published ones, as in {cuda: A100, jetson-gpu: Jetson
+    Orin Nano GPU}; several devices may share a board
+    """
     baselines: bool = True
-    """whether the baselines are measured, too"""
+    """whether the baselines are measured as well"""
     layers: bool | Literal["only"] = False
-    """whether each distinct replaced layer is measured by itself, too; only: layers, but not the whole network"""
+    """whether each distinct replaced layer is also measured separately; only: layers, but not the whole network"""
     breakdown: bool = False
-    """whether it is measured where the time goes, by replaced layer and stage, before and after: on devices of this machine"""
+    """whether to measure the breakdown of time by replaced layer and stage, before and after replacement, on devices of this
+    machine
+    """
     latency: LatencySettings = LatencySettings()
     tvm: TvmSettings = TvmSettings()
     fastest: FastestSettings = FastestSettings()
     training: bool = False
-    """whether the speed of training is measured, too: on the devices of this machine, of the original and each operator"""
+    """whether to measure the training speed of the original and each operator, on devices of this machine"""
     speed: SpeedSettings = SpeedSettings()
     time_limit_seconds: Annotated[float, Field(gt=0)] = 600
-    """limit of time for compiling, tuning and measuring one network"""
+    """time limit for compiling, tuning and measuring one network, in seconds"""
     memory_limit_mib: Annotated[float, Field(gt=0)] | None = None
-    """limit of memory of the process that compiles and measures"""
+    """memory limit of the process that compiles and measures, in MiB"""
 
     @field_validator("devices", mode="before")
     @classmethod
     def _chosen(cls, compilers: Any) -> Any:
         try:
-            return [DeviceChoice(**one) if isinstance(one, Mapping) else one for one in compilers]
+            return [DeviceChoice(**choice) if isinstance(choice, Mapping) else choice for choice in compilers]
         except ValidationError as error:
             raise ValueError(explained(error, DeviceChoice)) from None
 
@@ -349,9 +372,9 @@ class TuneSettings(Section):
         return self
 
     def check_places(self) -> None:
-        """Raise SpecError if there is no such device, no compiler reaches it, or one cannot take it.
+        """Raise SpecError if a device does not exist, no compiler reaches it, or a compiler does not support it.
 
-        What compilers of a user's own reach is known once they have been imported.
+        The devices that users' own compilers reach are only known once these are imported.
         """
         try:
             for name in self.device_names:
@@ -385,56 +408,58 @@ class TuneSettings(Section):
 
         Raises SpecError if there is no such device, or the compiler does not reach it.
         """
-        found = find_device(name, self.remote_devices)
-        if not reaches(compiler, found):
-            if isinstance(found, SshSettings):
-                allowed = ", ".join(found.compilers or ())
+        remote = find_device(name, self.remote_devices)
+        if not reaches(compiler, remote):
+            if isinstance(remote, SshSettings):
+                allowed = ", ".join(remote.compilers or ())
                 raise SpecError(f'the device "{name}" has the compilers {allowed or "[]"}, and not "{compiler}"; add it there')
             raise SpecError(
                 f'what the compiler "{compiler}" makes runs on this machine only, and "{name}" is another; it takes the '
                 "compiler tvm, or kind: ssh with the host"
             )
-        return as_reached(compiler, found)
+        return as_reached(compiler, remote)
 
     @property
     def device_names(self) -> tuple[str, ...]:
-        """The names of all devices."""
-        return tuple(one if isinstance(one, str) else one.device for one in self.devices)
+        """The names of all devices, including optional ones."""
+        return tuple(choice if isinstance(choice, str) else choice.device for choice in self.devices)
 
     @property
     def optional_devices(self) -> tuple[str, ...]:
         """The names of the devices that may be missing."""
-        return tuple(one.device for one in self.devices if isinstance(one, DeviceChoice) and one.optional)
+        return tuple(choice.device for choice in self.devices if isinstance(choice, DeviceChoice) and choice.optional)
 
     @property
     def left_out(self) -> Mapping[str, str]:
-        """Why optional devices are left out, by their names; `syno.config.left_out` reads it from the folder of results."""
+        """Reasons why optional devices are skipped, by their names; `syno.config.left_out` reads them from the folder of
+        results.
+        """
         return self._left_out
 
     @property
     def present_devices(self) -> tuple[str, ...]:
-        """The names of the devices that are measured: all but those that are left out."""
+        """The names of the devices that are measured: all except the skipped ones."""
         return tuple(name for name in self.device_names if name not in self._left_out)
 
     def leaving_out(self, reasons: Mapping[str, str]) -> Self:
-        """Return these settings without measurements on some of the optional devices; `reasons` are by their names."""
+        """Return these settings without measurements on the optional devices in `reasons`, which maps names to reasons."""
         made = self.model_copy()
         made._left_out = dict(reasons)
         return made
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """The pairs (compiler, device) that are measured: each compiler on each device that it reaches."""
+        """(compiler, device) pairs that are measured: each compiler on each device that it reaches."""
         return self._pairs(self.compilers)
 
     @property
     def original_pairs(self) -> tuple[tuple[str, str], ...]:
-        """Further pairs (compiler, device), which only the original network is measured with."""
+        """Further (compiler, device) pairs, with which only the original network is measured."""
         return self._pairs(self.all_compilers[len(self.compilers) :])
 
     @property
     def all_compilers(self) -> tuple[str, ...]:
-        """All compilers, those of the original network last."""
+        """All compilers; those that only measure the original network come last."""
         return tuple(dict.fromkeys((*self.compilers, *self.original_compilers)))
 
     def _pairs(self, compilers: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -447,26 +472,26 @@ class TuneSettings(Section):
         )
 
     def made_for(self, name: str) -> dict[str, Any]:
-        """Return the settings of a remote device that results depend on, but its address. Empty for this machine."""
-        found = find_device(name, self.remote_devices)
+        """Return the settings of a remote device on which results depend, without its address. Empty for this machine."""
+        remote = find_device(name, self.remote_devices)
         chosen: Any = {"kind": True, "target": True}
-        if isinstance(found, SshSettings):
+        if isinstance(remote, SshSettings):
             chosen |= {"device": True, "tvm": {"kind", "target"}}
-        return {} if found is None else found.model_dump(mode="json", include=chosen, exclude_none=True)
+        return {} if remote is None else remote.model_dump(mode="json", include=chosen, exclude_none=True)
 
 
 # Checks of the settings that end trials early.
 
 
 def rounds_of(workload: WorkloadSettings | None, evaluation: str) -> int | None:
-    """Return the number of reports of an evaluation, which is the epochs of its training; None if it is not known."""
+    """Return the number of reports of an evaluation, which is its number of epochs; None if unknown."""
     if workload is None or evaluation != "training" or workload.training.round_steps is not None:
         return None
     return workload.training.epochs
 
 
 def check_stopping(study: StudySettings, workload: WorkloadSettings | None, evaluation: str) -> None:
-    """Raise SpecError if the steps of `stopping` do not fit the evaluation."""
+    """Raise SpecError if the rungs of `stopping` do not fit the evaluation."""
     if study.stopping is None:
         return
     keep = study.stopping.rungs(rounds_of(workload, evaluation))
@@ -478,7 +503,7 @@ def check_stopping(study: StudySettings, workload: WorkloadSettings | None, eval
         )
 
 
-# The options whose defaults follow from other options of an experiment.
+# Options whose defaults depend on other options of an experiment.
 
 
 OF_TRAINING: Mapping[str, Any] = {"reward": {"name": RelativeReward.name}, "policy": {"name": "surrogate"}}
@@ -487,27 +512,31 @@ OF_TRAINING: Mapping[str, Any] = {"reward": {"name": RelativeReward.name}, "poli
 def following(
     evaluation: str, goal: Goal | None, reward: Mapping[str, Any], select: SelectSettings, set_options: Set[str]
 ) -> dict[str, Any]:
-    """Return the default values of a search's options that depend on other options.
+    """Return default values of a search's options that depend on other options.
 
     Args:
-        evaluation: its name.
+        evaluation: name of the evaluation.
         goal: the goal; None if there is none.
-        reward: the reward, as it is without these defaults.
-        select: the selection, likewise.
-        set_options: names of the options that the experiment gives.
+        reward: the reward settings without these defaults.
+        select: the selection settings without these defaults.
+        set_options: names of the options that the experiment sets.
     """
-    found = {name: default for name, default in OF_TRAINING.items() if name not in set_options and evaluation == "training"}
+    defaults = {name: default for name, default in OF_TRAINING.items() if name not in set_options and evaluation == "training"}
     is_selected = "by" not in select.model_fields_set and not select.operators and select.source is None
     if goal is None:
-        if is_selected and evaluation == "cost":  # trials have no score, which a front needs
-            found["select"] = select.model_copy(update={"by": "reward"})
-        return found
+        if is_selected and evaluation == "cost":  # a front needs scores, which these trials do not have
+            defaults["select"] = select.model_copy(update={"by": "reward"})
+        return defaults
     if "policy" not in set_options:
-        found["policy"] = OF_TRAINING["policy"]
+        defaults["policy"] = OF_TRAINING["policy"]
     if "reward" not in set_options or reward.get("name") in (GoalReward.name, GainReward.name):
         numbers = {"find": goal.find, "speedup": goal.speedup, "lose_at_most": goal.lose_at_most}
         own = reward if "reward" in set_options else {}
-        found["reward"] = {"name": GoalReward.name, **{name: one for name, one in numbers.items() if one is not None}, **own}
+        defaults["reward"] = {
+            "name": GoalReward.name,
+            **{name: number for name, number in numbers.items() if number is not None},
+            **own,
+        }
     if is_selected:
-        found["select"] = select.model_copy(update={"by": "goal"})
-    return found
+        defaults["select"] = select.model_copy(update={"by": "goal"})
+    return defaults

@@ -1,4 +1,4 @@
-"""Data sets by name. Each is a function whose keyword arguments are its settings; docs/data.md describes them.
+"""Data sets by name. Each is a function whose keyword arguments are its settings; docs/data.md documents them.
 
 >>> data = DATASETS["glyphs"](preset="micro")
 >>> data.train_images.shape, data.classes
@@ -46,9 +46,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return a public name. All are imported when the first one is used: `syno.data.settings` needs no torch."""
+    """Return a public name. All are imported on the first access, so that `syno.data.settings` needs no torch."""
     if name not in _HOME:
         raise AttributeError(f"module 'syno.data' has no attribute {name!r}; it has: {', '.join(__all__)}")
-    found = {public: getattr(import_module(f"syno.data.{module}"), public) for public, module in _HOME.items()}
-    globals().update(found)  # after all imports, since modules and data sets have equal names
-    return found[name]
+    public_names = {public: getattr(import_module(f"syno.data.{module}"), public) for public, module in _HOME.items()}
+    globals().update(public_names)  # after all imports, since modules and data sets have equal names
+    return public_names[name]

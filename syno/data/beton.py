@@ -1,8 +1,8 @@
-"""FFCV's beton files: their record, and the checks before FFCV reads one. FFCV is optional, and imported late.
+"""FFCV's beton files: their record, and checks before FFCV reads them. FFCV is optional and imported lazily.
 
-FFCV checks nothing, and reads whatever memory a damaged file points to. A file has a header, a description of each field, an
-entry for each picture (its form, size, place and label), the pictures, and a table of the places. Its bytes are compared with
-the SHA-256 in its record, which takes a minute for ImageNet, once on each machine and again when the file has changed.
+FFCV checks nothing, and reads out of bounds in a damaged file. A file has a header, a description of each field, an entry for
+each picture (format, size, offset and label), the pictures, and a table of offsets. Its bytes are compared with the SHA-256 in
+its record, which takes a minute for ImageNet, once on each machine and again after each change of the file.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ AGAIN = "copy or convert it again"
 
 
 class BetonRecord(Record):
-    """The record of a beton file, which stands beside it.
+    """The record of a beton file, a JSON file beside it.
 
     Attributes:
         names: of the classes, in the order of their labels.
-        count: pictures.
-        size: bytes of the file.
-        hash: of these bytes.
-        source: hash of the folder that it was made from.
+        count: number of pictures.
+        size: of the file, in bytes.
+        hash: of the file's bytes.
+        source: hash of the folder from which it was converted.
         max_resolution, compress_probability, quality: see `syno.data.beton.convert`.
-        versions, date: of the packages and the time when it was made.
+        versions, date: versions of packages, and time of the conversion.
     """
 
     kind_of_record = "record of a beton file"
@@ -64,7 +64,7 @@ class BetonRecord(Record):
 
 
 def ffcv(module: str) -> Any:
-    """Return a module of FFCV, such as "loader". MissingPackageError, with what to install, if FFCV is not installed."""
+    """Return a module of FFCV, such as "loader". MissingPackageError, with the command to install it, if FFCV is missing."""
     try:
         version("ffcv")
         return import_module(f"ffcv.{module}")
@@ -73,7 +73,7 @@ def ffcv(module: str) -> Any:
 
 
 def read_record(file: Path) -> BetonRecord:
-    """Return the record of a beton file after checking the file. DataError if either is missing or damaged."""
+    """Check a beton file and return its record. DataError if either is missing or damaged."""
     if not file.is_file():
         raise DataError(
             f"there is no file {file}; make it of the folder {file.with_suffix('')}: "
@@ -95,13 +95,13 @@ def read_record(file: Path) -> BetonRecord:
 
 
 def digest_of(file: Path) -> str:
-    """Return 128 bits over a file's bytes, as 32 hexadecimal digits."""
+    """Return the first 128 bits of the SHA-256 of a file, as 32 hexadecimal digits."""
     with file.open("rb") as opened:
         return file_digest(opened, "sha256").hexdigest()[:32]
 
 
 def check_whole(file: Path) -> int:
-    """Return the number of pictures in a beton file. DataError if it is no beton file, or if its end is missing."""
+    """Return the number of pictures in a beton file. DataError if it is no beton file or truncated."""
     with file.open("rb") as opened:
         head = opened.read(HEADER.size)
         described = opened.read(len(KINDS) * FIELD)
@@ -119,10 +119,10 @@ def check_whole(file: Path) -> int:
 
 
 def check_content(file: Path, digest: str) -> None:
-    """Raise DataError if a file has other bytes than were written.
+    """Raise DataError if the bytes of a file do not match its digest.
 
-    A note beside the file says that it was checked. It holds what only this machine's file system knows of the file, so that it
-    means nothing for a copy. Without the right to write there, the file is checked every time.
+    A successful check is noted in a file beside it, with the file's inode and times, so that the note is void for a copy.
+    Without permission to write there, the file is checked every time.
     """
     note, status = file.with_name(f".{file.name}.checked"), file.stat()
     times = {"changed": status.st_ctime_ns, "modified": status.st_mtime_ns}
@@ -146,15 +146,16 @@ def convert(
     quality: int = 90,
     workers: int = 1,
 ) -> BetonRecord:
-    """Write the pictures of a folder into a beton file, whole or not at all, and a record beside it; return the record.
+    """Convert a folder of pictures to a beton file with a record beside it, atomically; return the record.
 
     Args:
         folder: holds one folder of pictures for each class.
         output: the file, FILE.beton.
-        max_resolution: most pixels of the longer side; larger pictures are made smaller.
-        compress_probability: share of the pictures that are kept as JPEG; the others are pixels, larger and faster to read.
-        quality: of these JPEGs, up to 100.
-        workers: processes.
+        max_resolution: largest length of the longer side, in pixels; larger pictures are scaled down.
+        compress_probability: share of the pictures that are stored as JPEG; the others are raw pixels, larger but faster to
+            read.
+        quality: quality of the JPEGs, up to 100.
+        workers: number of processes.
 
     Raises:
         SpecError: the output does not end in .beton.
@@ -182,7 +183,7 @@ def convert(
         check_whole(temporary)
         digest = digest_of(temporary)
         size = temporary.stat().st_size
-        record_file(output).unlink(missing_ok=True)  # of another file
+        record_file(output).unlink(missing_ok=True)  # the record of the replaced file
     record = BetonRecord(
         names=pictures.names,
         count=len(pictures.entries),
@@ -200,7 +201,7 @@ def convert(
 
 
 class _BetonSamples:
-    """The pictures for FFCV's writer. It never raises, since the writer would wait for ever; damage goes into a file."""
+    """The pictures for FFCV's writer. It never raises, since the writer would hang; errors are written to a file."""
 
     def __init__(self, pictures: ImageFolder, damaged: Path) -> None:
         self.pictures, self.damaged = pictures, damaged
@@ -211,7 +212,7 @@ class _BetonSamples:
     def __getitem__(self, index: int) -> tuple[Any, int]:
         entry = self.pictures.entries[index]
         black = np.zeros((1, 1, 3), np.uint8)
-        if self.damaged.exists():  # the conversion has failed: finish soon
+        if self.damaged.exists():  # the conversion has failed: skip the rest
             return black, entry.label
         try:
             return np.asarray(read_picture(entry.file)), entry.label

@@ -1,6 +1,6 @@
-"""CIFAR-100, from Parquet files as on the Hub, from the Hub itself, or from the pickles of its authors.
+"""CIFAR-100, from Parquet files as on the Hub, from the Hub itself, or from the authors' pickles.
 
-It is decoded once into one file, which every training then loads in a fraction of a second.
+It is decoded once into a cache file, which every training then loads in a fraction of a second.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Part = tuple[NDArray[np.uint8], NDArray[np.int64]]  # pictures [n, 3, 32, 32], l
 
 @DATASETS.register("cifar100")
 def cifar100(**settings: Any) -> DataSet:
-    """Return CIFAR-100. It is decoded into the file `prepared` the first time, and again when its source files have changed.
+    """Return CIFAR-100. It is decoded into the cache file `prepared` at first use, and again after its source files change.
 
     Args:
         settings: fields of Cifar100Settings.
@@ -60,7 +60,7 @@ def cifar100(**settings: Any) -> DataSet:
 
 
 def prepare(settings: Cifar100Settings) -> dict[str, Any]:
-    """Decode the data, write the file `prepared`, and return its content. DataError if the data is missing or damaged."""
+    """Decode the data, write the cache file `prepared`, and return its content. DataError if the data is missing or damaged."""
     made_from = described(_source_files(settings.folder))
     parts = [array for split in SPLITS for array in _read_split(settings, split)]
     tensors = [torch.from_numpy(array) for array in parts]
@@ -73,7 +73,7 @@ def prepare(settings: Cifar100Settings) -> dict[str, Any]:
 
 
 def _check_counts(folder: Path, train: int, test: int) -> None:
-    """Warn of other numbers of pictures than CIFAR-100 has, as in a copy that was cut, or whose files were exchanged."""
+    """Warn if the numbers of pictures differ from CIFAR-100's, as in a truncated copy, or with swapped files."""
     if (train, test) == COUNTS:
         return
     exchanged = ": its files to train and to test on are exchanged" if (test, train) == COUNTS else ""
@@ -85,7 +85,7 @@ def _check_counts(folder: Path, train: int, test: int) -> None:
 
 
 def _load(settings: Cifar100Settings) -> dict[str, Any] | None:
-    """Return the content of the file `prepared`; None if there is none, or if its source files have changed since."""
+    """Return the content of the cache file `prepared`; None if it is missing, or older than the source files."""
     if not settings.prepared.is_file():
         return None
     try:
@@ -113,7 +113,7 @@ def _check_arrays(content: Mapping[str, Any]) -> None:
 
 
 def _source_files(folder: Path) -> list[Path]:
-    """Return the files that the data would be read from; an empty list if there are none."""
+    """Return the source files of the data; an empty list if there are none."""
     return [file for split in SPLITS for file in cifar100_files(folder, split)]
 
 
@@ -129,7 +129,7 @@ def _read_split(settings: Cifar100Settings, split: str) -> Part:
 
 
 def _read_authors_pickle(file: Path, split: str) -> Part:
-    """Return the pictures and labels of a split in cifar-100-python. DataError if the file is not the published one."""
+    """Return the pictures and labels of a split of cifar-100-python. DataError if the file is not the published one."""
     content = file.read_bytes()
     if (digest := md5(content, usedforsecurity=False).hexdigest()) != PUBLISHED_MD5[split]:
         raise DataError(
@@ -142,7 +142,7 @@ def _read_authors_pickle(file: Path, split: str) -> Part:
 
 
 def _decode_rows(tables: Iterator[tuple[str, Any]], place: str) -> Part:
-    """Return the pictures and labels in tables, each of which comes with the name of its file."""
+    """Return the pictures and labels in tables, which come as (file name, table)."""
     pictures: list[NDArray[np.uint8]] = []
     labels: list[Any] = []
     row, before = 0, ""
@@ -162,7 +162,9 @@ def _decode_rows(tables: Iterator[tuple[str, Any]], place: str) -> Part:
 
 
 def _picture(png: bytes | None, place: str) -> NDArray[np.uint8]:
-    """Return a decoded picture [3, 32, 32]. DataError, which begins with `place`, if it is damaged or of another size."""
+    """Decode a picture to uint8 [3, 32, 32]. DataError, whose message begins with `place`, if it is damaged or of another
+    size.
+    """
     from PIL import Image
 
     try:
@@ -177,7 +179,7 @@ def _picture(png: bytes | None, place: str) -> NDArray[np.uint8]:
 
 
 def _as_arrays(pictures: NDArray[np.uint8], labels: Any, place: str) -> Part:
-    """Return pictures and labels as arrays. DataError, which begins with `place`, if they can't be CIFAR-100's."""
+    """Return pictures and labels as arrays. DataError, whose message begins with `place`, if they cannot be CIFAR-100's."""
     if not len(pictures):
         raise DataError(f"{place}: there are no pictures")
     try:

@@ -1,4 +1,4 @@
-"""The interface of data sets: their names, batches that can start anywhere in an epoch, random orders, and hashes."""
+"""The interface of data sets: names, resumable batches, random orders, and hashes."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ Pair = tuple[torch.Tensor, torch.Tensor]  # float32 samples [n, channels, ...], 
 
 @dataclass(frozen=True)
 class Share:
-    """One of several equal parts of every batch: that of one of the processes which train a network together.
+    """One of `count` equal parts of every batch: the part of one process in distributed training.
 
     Attributes:
         number: of the part, from 0.
-        count: of parts; it divides the batch.
+        count: number of parts; it divides the batch size.
     """
 
     number: int = 0
     count: int = 1
 
     def size(self, batch: int) -> int:
-        """Return the number of samples of the part."""
+        """Return the number of samples in the part."""
         return batch // self.count
 
     def part(self, start: int, batch: int) -> slice:
-        """Return the places of the part, where the batch begins at `start`."""
+        """Return the indices of the part in a batch that begins at `start`."""
         size = self.size(batch)
         return slice(start + self.number * size, start + (self.number + 1) * size)
 
@@ -47,24 +47,24 @@ WHOLE = Share()
 class Batches(Protocol):
     """The batches of a training.
 
-    A batch depends on the seed, on its epoch and on its place there, and on nothing that came before, so that an interrupted
-    training resumes with the same batches. (FFCV draws crops and flips without a seed; only its order has this property.)
+    A batch depends only on the seed, its epoch and its index, not on earlier batches, so that an interrupted training resumes
+    with the same batches. (FFCV draws crops and flips without a seed; only its order has this property.)
 
-    Batches may have a function `of_share`, which returns the same batches with only a share of the samples in each; else
-    processes that train together make whole batches, and take their shares of them.
+    Batches may have a method `of_share`, which returns batches with only a share of the samples in each; without it, each
+    process of distributed training makes whole batches and takes its share of them.
     """
 
     def __len__(self) -> int:
-        """Return the number of batches in an epoch. A last batch that would be smaller is left out."""
+        """Return the number of batches in an epoch. A smaller last batch is dropped."""
         ...
 
     def epoch(self, number: int, first: int = 0) -> Iterator[Any]:
-        """Yield the batches of epoch `number`, counted from 1, from batch `first` on, counted from 0."""
+        """Yield the batches of epoch `number` (from 1), beginning with batch `first` (from 0)."""
         ...
 
 
 def shared(batches: Batches, share: Share) -> Batches:
-    """Return batches with only a share of the samples in each."""
+    """Return batches that contain only this share of the samples of each batch."""
     if share.count == 1:
         return batches
     own: Callable[[Share], Batches] | None = getattr(batches, "of_share", None)
@@ -72,7 +72,7 @@ def shared(batches: Batches, share: Share) -> Batches:
 
 
 class _Parts:
-    """Parts of batches that are made whole."""
+    """Shares of batches that are made whole."""
 
     def __init__(self, batches: Batches, share: Share) -> None:
         self.batches, self.share = batches, share
@@ -85,15 +85,15 @@ class _Parts:
             if isinstance(batch, torch.Tensor):
                 yield batch[self.share.part(0, len(batch))]
             else:
-                yield tuple(one[self.share.part(0, len(one))] for one in batch)
+                yield tuple(part[self.share.part(0, len(part))] for part in batch)
 
 
 class PictureData(Protocol):
     """Pictures or other samples of one shape, in memory or in files, with a class each.
 
-    A data set with a class for each position of a sample also has the attribute `label_shape`: the shape of a sample's labels,
-    such as (height, width). One with labels that do not count has `ignore_index`, their number. `hash` is of the samples before
-    they are changed for training.
+    A data set with a class for each position of a sample (segmentation) also has the attribute `label_shape`: the shape of a
+    sample's labels, such as (height, width). If some labels do not count, `ignore_index` is their value. `hash` is a hash of
+    the samples before augmentation.
     """
 
     @property
@@ -104,7 +104,7 @@ class PictureData(Protocol):
     def hash(self) -> str: ...  # noqa: D102
     @property
     def image_shape(self) -> tuple[int, ...]:
-        """Channels and lengths of the network's input: (channels, height, width) for pictures, (channels, length) for sound."""
+        """Shape of the network's input: (channels, height, width) for pictures, (channels, length) for sound."""
         ...
 
     @property
@@ -115,41 +115,41 @@ class PictureData(Protocol):
     def train_batches(
         self, batch: int, *, seed: int, device: Any = "cpu", layout: torch.memory_format = torch.contiguous_format
     ) -> Batches:
-        """Return batches of `batch` pictures and labels on the device, in a random order, randomly changed."""
+        """Return batches of `batch` pictures and labels on the device, in random order, with augmentation."""
         ...
 
     def test_batches(
         self, batch: int, *, device: Any = "cpu", layout: torch.memory_format = torch.contiguous_format
     ) -> Iterable[Pair]:
-        """Return all batches to test on, in their order, for any number of iterations; the last batch may be smaller."""
+        """Return the test batches, in order, for any number of iterations; the last batch may be smaller."""
         ...
 
 
-DATASETS: Registry[Callable[..., Any]] = Registry("data set")  # of functions that make PictureData or a TokenSet
+DATASETS: Registry[Callable[..., Any]] = Registry("data set")  # functions that return PictureData or a TokenSet
 
 
 def label_shape_of(data: object) -> tuple[int, ...]:
-    """Return the shape of the labels of one sample of a data set: () if it has one label, and for text."""
+    """Return the shape of the labels of one sample of a data set: () for a single label, and for text."""
     return tuple(getattr(data, "label_shape", ()))
 
 
 def ignore_index_of(data: object) -> int | None:
     """Return the label of positions or samples that do not count, such as 255; None if there is none."""
-    found = getattr(data, "ignore_index", None)
-    return None if found is None else int(found)
+    index = getattr(data, "ignore_index", None)
+    return None if index is None else int(index)
 
 
 class Majority(NamedTuple):
-    """The most frequent label of the data to test on: always answering it is right in this share of the labels."""
+    """The most frequent test label, and its share: the accuracy of always predicting it."""
 
     label: int
     share: float
 
 
 def majority_of(data: object) -> Majority | None:
-    """Return the most frequent label to test on; None for text, without data, and where it would take long to find out.
+    """Return the most frequent test label; None for text, without data, and if counting would take long.
 
-    All labels are in the attribute `test_labels`, if the data set has one; else `MOST_SAMPLES` samples are read at the most.
+    All labels are in the attribute `test_labels`, if the data set has one; otherwise at most `MOST_SAMPLES` samples are read.
     """
     count, classes = int(getattr(data, "test_count", 0)), int(getattr(data, "classes", 0))
     if not count or not hasattr(data, "train_batches") or not hasattr(data, "image_shape"):
@@ -166,7 +166,7 @@ def majority_of(data: object) -> Majority | None:
 
 
 def repeated_tests(data: object) -> int:
-    """Return the number of samples to test on that are also samples to train on, of data in memory; 0 for others."""
+    """Return the number of test samples that are also training samples, for data in memory; 0 for other data."""
     parts: list[Any] = [getattr(data, f"{part}_images", None) for part in ("train", "test")]
     if not all(isinstance(part, torch.Tensor) for part in parts):
         return 0
@@ -176,13 +176,13 @@ def repeated_tests(data: object) -> int:
 
 
 def check_batch(batch: int, name: str, count: int, things: str) -> None:
-    """Raise ShapeError if a batch is larger than the `count` things that the data set `name` has to train on."""
+    """Raise ShapeError if a batch is larger than the number of training samples, `count`. `things` is their plural noun."""
     if batch > count:
         raise ShapeError(f"batch is {batch}, but {name} has {count} {things} to train on; give a smaller one")
 
 
 class Orders:
-    """Random orders of `count` things, one for each epoch: consecutive permutations of one random generator."""
+    """Random orders of `count` samples, one for each epoch: consecutive permutations of one random generator."""
 
     def __init__(self, count: int, seed: int) -> None:
         self.count, self.seed = count, seed
@@ -192,7 +192,7 @@ class Orders:
         self._drawn, self._generator = 0, torch.Generator().manual_seed(self.seed)
 
     def of(self, epoch: int) -> torch.Tensor:
-        """Return the order of an epoch, counted from 1: int64 [count]."""
+        """Return the order of an epoch (from 1): int64 [count]."""
         if epoch < 1:
             raise ValueError(f"the epoch is {epoch}; epochs are counted from 1")
         if epoch <= self._drawn:
@@ -204,13 +204,13 @@ class Orders:
 
 
 def generator_of(seed: int, *place: int) -> torch.Generator:
-    """Return a random generator that depends on the seed and on a place, such as an epoch, only."""
+    """Return a random generator whose seed depends only on `seed` and `place`, such as an epoch."""
     state = np.random.SeedSequence([seed % 2**63, *place]).generate_state(1, np.uint64)
     return torch.Generator().manual_seed(int(state[0] >> np.uint64(1)))
 
 
 def content_hash(*tensors: torch.Tensor) -> str:
-    """Return 128 bits over the shapes, types and bytes of tensors, as 32 hexadecimal digits."""
+    """Return a 128-bit hash of the shapes, types and bytes of tensors, as 32 hexadecimal digits."""
     parts: list[bytes | memoryview] = []
     for tensor in tensors:
         array = tensor.detach().cpu().contiguous().numpy()
@@ -219,6 +219,6 @@ def content_hash(*tensors: torch.Tensor) -> str:
 
 
 def described(files: Sequence[Path]) -> str:
-    """Return the names, sizes and times of files, as text that differs when one of them has changed."""
+    """Return the names, sizes and modification times of files as text, which changes when a file changes."""
     stats = [(file.name, file.stat()) for file in files]
     return json.dumps([[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats])

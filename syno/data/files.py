@@ -1,6 +1,6 @@
-"""The files of data sets: which are on the disk, how large they are, and how to get those that are missing.
+"""The files of data sets: which exist, how large they are, and how to get missing ones.
 
-Nothing is decoded here, and neither torch nor the library that reads the files is loaded.
+Nothing is decoded here; neither torch nor libraries that read the files are loaded.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ PATTERNS = ("{split}-*.parquet", "*/{split}-*.parquet", "{split}/*.parquet", "*/
 
 
 def parquet_files(folder: Path, split: str) -> list[Path]:
-    """Return the files of a split, such as `train-00000-of-00002.parquet`, perhaps none. DataError if some are missing."""
+    """Return the Parquet files of a split, such as `train-00000-of-00002.parquet`; maybe []. DataError if some are missing."""
     for pattern in PATTERNS:
-        found = sorted(folder.glob(pattern.format(split=split)))
-        if found:
+        files = sorted(folder.glob(pattern.format(split=split)))
+        if files:
             break
-    counted = [re.search(r"-(\d+)-of-(\d+)\.parquet$", file.name) for file in found]
-    if found and all(counted):
+    counted = [re.search(r"-(\d+)-of-(\d+)\.parquet$", file.name) for file in files]
+    if files and all(counted):
         total = max(int(match[2]) for match in counted if match)
         there = {int(match[1]) for match in counted if match}
         absent = [number for number in range(total) if number not in there]
         if absent:
             raise DataError(
-                f"{found[0].parent} has {len(found)} of the {total} files of {split}; missing is, for one, "
+                f"{files[0].parent} has {len(files)} of the {total} files of {split}; missing is, for one, "
                 f"{split}-{absent[0]:05d}-of-{total:05d}.parquet; copy the folder again"
             )
-    return found
+    return files
 
 
 def not_at_hand(settings: Cifar100Settings | Lm1bSettings, absent: str) -> DataError:
-    """Return the error for data that may not be downloaded; `absent` says which files are missing."""
+    """Return the error for missing data whose download is not allowed; `absent` says which files are missing."""
     return DataError(
         f"{absent}; and the cache of `datasets` has no {settings.repository}. Get it with `{how_to_download(settings)}`, or "
         "with data_settings: {download: true}, or name its folder with data_settings: {folder: ...}"
@@ -52,12 +52,12 @@ def not_at_hand(settings: Cifar100Settings | Lm1bSettings, absent: str) -> DataE
 
 
 def how_to_download(settings: Cifar100Settings | Lm1bSettings) -> str:
-    """Return the command that downloads a repository of the Hub to where it is read."""
+    """Return the command that downloads a repository of the Hub to the data set's folder."""
     return f"hf download {settings.repository} --repo-type dataset --local-dir {settings.folder}"
 
 
 def copy_of_hub(repository: str) -> Path:
-    """Return the folder in which the library `datasets` keeps its copy of a repository."""
+    """Return the folder in which the library `datasets` caches a repository."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     home = Path(os.environ.get("HF_HOME") or cache / "huggingface").expanduser()
     place = Path(os.environ.get("HF_DATASETS_CACHE") or home / "datasets").expanduser()
@@ -68,12 +68,12 @@ PICKLES = ("cifar-100-python/{split}", "{split}")
 
 
 def cifar100_files(folder: Path, split: str) -> list[Path]:
-    """Return the files that a split of CIFAR-100 is read from: Parquet files or a pickle; an empty list if there are none."""
+    """Return the files of a split of CIFAR-100, Parquet files or a pickle; an empty list if there are none."""
     return parquet_files(folder, split) or pickles(folder, split)
 
 
 def pickles(folder: Path, split: str) -> list[Path]:
-    """Return the pickle of the authors that holds a split, in a list; an empty list if there is none."""
+    """Return the authors' pickle of a split, in a list; an empty list if it does not exist."""
     return [file for pattern in PICKLES if (file := folder / pattern.format(split=split)).is_file()][:1]
 
 
@@ -85,7 +85,7 @@ def no_cifar100(folder: Path, split: str) -> str:
     )
 
 
-SYSTEM = "g++ python3-dev pkg-config libopencv-dev libturbojpeg0-dev"  # what FFCV is built with
+SYSTEM = "g++ python3-dev pkg-config libopencv-dev libturbojpeg0-dev"  # packages with which FFCV is built
 
 
 def record_file(beton: Path) -> Path:
@@ -94,7 +94,7 @@ def record_file(beton: Path) -> Path:
 
 
 def no_folder_of_pictures(folder: Path) -> DataError:
-    """Return the error for a folder of pictures that is not there."""
+    """Return the error for a missing folder of pictures."""
     return DataError(
         f"there is no folder {folder}; it must hold a folder of JPEG files for each class, as the ILSVRC 2012 archives of "
         "https://image-net.org do when they are unpacked"
@@ -102,7 +102,7 @@ def no_folder_of_pictures(folder: Path) -> DataError:
 
 
 def no_ffcv(reason: str) -> MissingPackageError:
-    """Return the error for an FFCV that is not installed or does not work, with what to install."""
+    """Return the error for an FFCV that is missing or broken, with the command to install it."""
     return MissingPackageError(
         f"FFCV cannot be imported ({reason}): apt-get install -y --no-install-recommends {SYSTEM} "
         f"&& {pip_install('imagenet')}; or read the folders themselves, with data_settings: {{reader: torch}}"
@@ -110,14 +110,14 @@ def no_ffcv(reason: str) -> MissingPackageError:
 
 
 def no_own_folder(folder: Path) -> DataError:
-    """Return the error for a user's folder of samples that is not there."""
+    """Return the error for a user's missing folder of samples."""
     return DataError(
         f"there is no folder {folder} (looked for in {Path.cwd()}); it must hold a folder of pictures or sounds for each "
         "class; name it with data_settings: {folder: ...}"
     )
 
 
-OF_TOKENIZER = (("tokenizer.json",), ("vocab.json", "merges.txt"))  # files
+OF_TOKENIZER = (("tokenizer.json",), ("vocab.json", "merges.txt"))  # alternative sets of files
 
 
 def no_text(folder: Path, split: str) -> str:
@@ -126,16 +126,16 @@ def no_text(folder: Path, split: str) -> str:
 
 
 def token_files(settings: Lm1bSettings) -> list[Path]:
-    """Return the paths of the token files, which are made of the text."""
+    """Return the paths of the token files, which `lm1b` writes."""
     return [settings.prepared / f"{split}.tokens" for split in SPLITS]
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
-    """Return the files of a tokenizer. DataError, which says how to get GPT-2's, if there are none."""
+    """Return the files of a tokenizer. DataError, with the command to get GPT-2's, if there are none."""
     for names in OF_TOKENIZER:
-        found = [folder / name for name in names]
-        if all(file.is_file() for file in found):
-            return found
+        files = [folder / name for name in names]
+        if all(file.is_file() for file in files):
+            return files
     raise DataError(
         f"there is no tokenizer in {folder}: neither tokenizer.json, nor vocab.json and merges.txt; get GPT-2's with "
         f"`hf download openai-community/gpt2 tokenizer.json --local-dir {folder}`"
@@ -143,22 +143,22 @@ def tokenizer_files(folder: Path) -> list[Path]:
 
 
 def no_tokenizers() -> MissingPackageError:
-    """Return the error for the package `tokenizers` that is not installed."""
+    """Return the error for the missing package `tokenizers`."""
     return MissingPackageError(f"tokenizers is not installed: {pip_install('text')}")
 
 
 @dataclass(frozen=True)
 class DataFound:
-    """What there is of a part of a data set, in words. Not known is whether what will be downloaded can be."""
+    """Description of a part of a data set on this machine. `is_known` is False if it depends on a future download."""
 
     text: str
     is_known: bool = True
 
 
 def look_for(data: str, settings: Mapping[str, Any]) -> dict[str, Callable[[], DataFound]]:
-    """Return functions that look for the parts of a data set, by the name of the part; none for data that a program makes.
+    """Return functions that look for the parts of a data set, by the part's name; {} for generated data.
 
-    Each returns what there is, or raises DataError or MissingPackageError, which say what to do.
+    Each function returns a description, or raises DataError or MissingPackageError with a remedy.
     """
     match data:
         case "cifar100":
@@ -190,10 +190,10 @@ def _look_for_text(settings: Lm1bSettings) -> DataFound:
 
 def _look_for_tokenizer(settings: Lm1bSettings) -> DataFound:
     assert settings.tokenizer is not None
-    found = _files(tokenizer_files(settings.tokenizer))
+    files = _files(tokenizer_files(settings.tokenizer))
     if find_spec("tokenizers") is None:
         raise no_tokenizers()
-    return found
+    return files
 
 
 def _look_for_imagenet(settings: ImagenetSettings) -> DataFound:
@@ -224,7 +224,7 @@ def _of_splits(
     files_of: Callable[[Path, str], list[Path]],
     absent: Callable[[Path, str], str],
 ) -> DataFound:
-    """Return a description of both splits: files in the folder, a copy of the repository, or a download to come."""
+    """Return the description of both splits: files in the folder, a copy of the repository, or a future download."""
     by_split = {split: files_of(settings.folder, split) for split in SPLITS}
     if all(by_split.values()):
         return _files(file for files in by_split.values() for file in files)
@@ -238,6 +238,6 @@ def _of_splits(
 
 
 def _files(files: Iterable[Path]) -> DataFound:
-    found = list(files)
-    where = found[0] if len(found) == 1 else found[0].parent
-    return DataFound(f"{in_bytes(sum(file.stat().st_size for file in found))} in {where}")
+    existing = list(files)
+    where = existing[0] if len(existing) == 1 else existing[0].parent
+    return DataFound(f"{in_bytes(sum(file.stat().st_size for file in existing))} in {where}")

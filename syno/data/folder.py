@@ -1,4 +1,4 @@
-"""A user's own pictures or sounds: a folder with a folder for each class. All of them are read once, into memory."""
+"""A user's own pictures or sounds: a folder with one subfolder for each class, which is read once into memory."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from syno.data.settings import FolderSettings
 FORMAT = 1
 SOUNDS = frozenset({".wav"})
 KINDS = {"picture": ENDINGS, "sound": SOUNDS}
-TRAIN, TESTS = "train", ("val", "valid", "validation", "test")  # of the latter, the first that is there
+TRAIN, TESTS = "train", ("val", "valid", "validation", "test")  # of the test folders, the first that exists
 OF_PICTURES, OF_SOUNDS = frozenset({"size", "grey", "recipe", "augmentation"}), frozenset({"seconds"})  # settings
-MOST_BYTES = 2**32  # of all samples
-MOST_SOUND_BYTES = 2**30  # of a file
+MOST_BYTES = 2**32  # largest size of all samples in memory
+MOST_SOUND_BYTES = 2**30  # largest size of a sound file
 
 Samples = tuple[NDArray[Any], NDArray[np.int64]]  # [n, channels, ...], and their classes
 
 
 @DATASETS.register("folder")
 def folder(**settings: Any) -> DataSet:
-    """Return the pictures or sounds of a folder. The folder that a file lies in is its class; classes are in order of names.
+    """Return the pictures or sounds of a folder. Each subfolder is a class; classes are sorted by name.
 
-    A warning names what is left out: hidden folders, and files that cannot be read. What was read is kept in a file, which is
-    loaded while the folder is as it was.
+    A warning names the files that are skipped: hidden folders, and unreadable files. The samples are stored in a cache file,
+    which is loaded until the folder changes.
 
     Args:
         settings: fields of FolderSettings.
 
     Raises:
-        SpecError, UnknownNameError: a setting is unknown, missing, or for samples of the other kind.
-        DataError: there is no such folder, it has no samples of two classes, these differ in size or rate, or are too many.
+        SpecError, UnknownNameError: a setting is unknown, missing, or for the other kind of samples.
+        DataError: the folder is missing, has samples of fewer than two classes, of different sizes or rates, or too many.
     """
     chosen = FolderSettings.of(**settings)
     source = _find(chosen)
@@ -70,9 +70,9 @@ class _Source:
 
     Attributes:
         settings: of the data set.
-        parts: the samples to train and to test on; or all, which are then split.
+        parts: the training and the test samples; or all samples, which are then split.
         are_sounds: whether they are sounds, not pictures.
-        left_out: names of folders and files that are left out, each with the reason.
+        left_out: names of skipped folders and files, each with the reason.
     """
 
     settings: FolderSettings
@@ -82,14 +82,14 @@ class _Source:
 
     @property
     def made_from(self) -> str:
-        """A hash that differs when a file, its class or a setting has changed."""
+        """Cache key: a hash that changes with any file, class or setting."""
         entries = [entry for part in self.parts for entry in part.entries]
         labels, files = [entry.label for entry in entries], described([Path(entry.file) for entry in entries])
         return checksum(f"{FORMAT} {self._key} {labels} {files} {self.left_out}".encode())
 
     @property
     def prepared(self) -> Path:
-        """The cache file of the samples that were read."""
+        """The cache file of the samples."""
         return self.settings.prepared / f"{self.settings.folder.resolve().name}-{checksum(self._key.encode())[:12]}.npz"
 
     @property
@@ -99,7 +99,7 @@ class _Source:
 
 
 def _find(settings: FolderSettings) -> _Source:
-    """Return the files of the folder. Raises the errors of `folder`, but for errors in the content of files."""
+    """Find the files of the folder. Raises the errors of `folder`, except those about the content of files."""
     left_out: list[str] = []
     parts = []
     for place in _parts(settings.folder, left_out):
@@ -110,31 +110,31 @@ def _find(settings: FolderSettings) -> _Source:
         check_classes(parts[0].names, parts[1].names, (parts[0].folder, parts[1].folder))
     if len(names := parts[0].names) < 2:
         raise DataError(f'{parts[0].folder} has one class, "{names[0]}"; it must have a folder for each of at least two')
-    found = {Path(entry.file).suffix.lower() in SOUNDS: entry.file for part in parts for entry in part.entries}
-    if len(found) == 2:
+    examples = {Path(entry.file).suffix.lower() in SOUNDS: entry.file for part in parts for entry in part.entries}
+    if len(examples) == 2:
         raise DataError(
-            f"{settings.folder} has sounds, such as {found[True]}, and pictures, such as {found[False]}; it must have "
+            f"{settings.folder} has sounds, such as {examples[True]}, and pictures, such as {examples[False]}; it must have "
             "samples of one kind"
         )
-    kind, others, instead = ("sounds", OF_PICTURES, "seconds") if True in found else ("pictures", OF_SOUNDS, "size")
+    kind, others, instead = ("sounds", OF_PICTURES, "seconds") if True in examples else ("pictures", OF_SOUNDS, "size")
     if wrong := sorted(settings.model_fields_set & others):
         raise SpecError(
             f"workload.data_settings: {', '.join(wrong)} says nothing of {kind}, which {settings.folder} has; their size is "
             f"set by {instead}"
         )
-    return _Source(settings, tuple(parts), True in found, tuple(left_out))
+    return _Source(settings, tuple(parts), True in examples, tuple(left_out))
 
 
 def _parts(place: Path, left_out: list[str]) -> list[Path]:
-    """Return the folders with the samples to train and to test on; or only the folder itself, which is then split.
+    """Return the folders with the training and the test samples; or only the folder itself, which is then split.
 
-    A folder `train` without folders is a class as any other.
+    A folder `train` without subfolders is a class like any other.
     """
     if not place.is_dir():
         raise no_own_folder(place)
     try:
         names = sorted(entry.name for entry in os.scandir(place) if entry.is_dir())
-        if TRAIN not in names or not any(one.is_dir() and not is_hidden(one.name) for one in os.scandir(place / TRAIN)):
+        if TRAIN not in names or not any(child.is_dir() and not is_hidden(child.name) for child in os.scandir(place / TRAIN)):
             return [place]
     except OSError as error:
         raise DataError(f"{error.filename or place} cannot be read: {error.strerror or error}") from error
@@ -149,18 +149,18 @@ def _parts(place: Path, left_out: list[str]) -> list[Path]:
 
 
 class _UnreadableError(Exception):
-    """A file holds no sample. The message says why."""
+    """A file that contains no sample. The message says why."""
 
 
 class _Reader(ABC):
-    """Reads files, and checks that the samples in them have one shape.
+    """Reads files, and checks that all samples have the same shape.
 
     Attributes:
         first: file and shape of the first sample.
     """
 
     unit: ClassVar[str]
-    setting: ClassVar[str]  # that gives all samples one shape
+    setting: ClassVar[str]  # the setting that gives all samples one shape
 
     def __init__(self, settings: FolderSettings) -> None:
         self.settings = settings
@@ -170,19 +170,19 @@ class _Reader(ABC):
     def _read(self, file: str) -> NDArray[Any]: ...
 
     def read(self, file: str) -> NDArray[Any]:
-        """Return a sample. Raises _UnreadableError if the file has none, DataError if it differs from others."""
+        """Read a sample. Raises _UnreadableError if the file has none, DataError if its shape differs from the first one's."""
         sample = self._read(file)
         self.first = self.first or (file, sample.shape)
         if sample.shape != self.first[1]:
-            one, other = (" x ".join(map(str, lengths[1:])) for lengths in (self.first[1], sample.shape))
+            expected, actual = (" x ".join(map(str, lengths[1:])) for lengths in (self.first[1], sample.shape))
             raise DataError(
-                f"{self.first[0]} has {one} {self.unit}, and {file} {other}; say which size all shall have, as with "
+                f"{self.first[0]} has {expected} {self.unit}, and {file} {actual}; say which size all shall have, as with "
                 f"data_settings: {{{self.setting}}}"
             )
         return sample
 
     def said(self) -> list[str]:
-        """Return sentences on how samples were changed, such as cropped or resampled."""
+        """Return sentences about changes of the samples, such as cropping or padding."""
         return []
 
 
@@ -190,11 +190,11 @@ class _Pictures(_Reader):
     unit, setting = "pixels", "size: 64"
 
     def _read(self, file: str) -> NDArray[np.uint8]:
-        """Return a picture: [channels, height, width]. With a size, it is the largest part in the middle, resized."""
+        """Read a picture: uint8 [channels, height, width]. With a size, the largest central crop is resized to it."""
         from PIL import Image, ImageOps
 
         try:
-            picture = ImageOps.exif_transpose(decode_picture(file))  # cameras note how they were held
+            picture = ImageOps.exif_transpose(decode_picture(file))  # rotates as the camera's EXIF orientation says
         except Exception as error:  # a damaged file raises anything
             raise _UnreadableError(one_line(error)) from error
         if (size := self.settings.size) is not None:
@@ -207,13 +207,13 @@ class _Pictures(_Reader):
 
 
 class _Sounds(_Reader):
-    """Also counts the sounds that are longer or shorter than they shall be."""
+    """Also counts the sounds that are cut or padded."""
 
     unit, setting = "samples", "seconds: 1.0"
     rate = longer = shorter = 0
 
     def _read(self, file: str) -> NDArray[np.float32]:
-        """Return a sound: [1, samples]."""
+        """Read a sound: float32 [1, samples]."""
         rate, sound = _wave(file)
         if self.first is not None and rate != self.rate:
             raise DataError(
@@ -229,7 +229,7 @@ class _Sounds(_Reader):
         return sound[None]
 
     def said(self) -> list[str]:
-        """Return how many sounds are cut or filled."""
+        """Return a sentence with the numbers of sounds that are cut or padded."""
         if not self.longer and not self.shorter:
             return []
         return [
@@ -239,25 +239,25 @@ class _Sounds(_Reader):
 
 
 def _wave(file: str) -> tuple[int, NDArray[np.float32]]:
-    """Return the rate and the samples of a WAV file, as the mean of its channels. Raises _UnreadableError."""
+    """Return the sample rate in Hz and the samples of a WAV file, averaged over its channels. Raises _UnreadableError."""
     from scipy.io import wavfile
 
     try:
         if (size := Path(file).stat().st_size) > MOST_SOUND_BYTES:
             raise ValueError(f"it has {in_bytes(size)}, of which {in_bytes(MOST_SOUND_BYTES)} are allowed")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", wavfile.WavFileWarning)  # of parts beside the sound, such as its title
+            warnings.simplefilter("ignore", wavfile.WavFileWarning)  # about chunks other than sound, such as a title
             warnings.filterwarnings("error", "Reached EOF", wavfile.WavFileWarning)
-            # Read from memory, where a length beyond the end is cut off; from a file, so much memory would be allocated first.
-            rate, found = wavfile.read(BytesIO(Path(file).read_bytes()))
-        kind = found.dtype
-        if not len(found):
+            # Read from memory, where a length beyond the end is truncated; from a file, it would be allocated in memory.
+            rate, samples = wavfile.read(BytesIO(Path(file).read_bytes()))
+        kind = samples.dtype
+        if not len(samples):
             raise ValueError("it is empty")
         if kind.kind == "u":
-            found = (found.astype(np.float64) - 2.0 ** (8 * kind.itemsize - 1)) / 2.0 ** (8 * kind.itemsize - 1)
+            samples = (samples.astype(np.float64) - 2.0 ** (8 * kind.itemsize - 1)) / 2.0 ** (8 * kind.itemsize - 1)
         elif kind.kind == "i":
-            found = found / 2.0 ** (8 * kind.itemsize - 1)
-        sound = found.reshape(len(found), -1).mean(1).astype(np.float32)
+            samples = samples / 2.0 ** (8 * kind.itemsize - 1)
+        sound = samples.reshape(len(samples), -1).mean(1).astype(np.float32)
         if rate <= 0 or not np.isfinite(sound).all():
             raise ValueError("it has no rate, or samples that are no numbers")
     except Exception as error:  # a damaged file raises anything
@@ -266,7 +266,7 @@ def _wave(file: str) -> tuple[int, NDArray[np.float32]]:
 
 
 def _read(part: ImageFolder, reader: _Reader, left_out: list[str]) -> Samples:
-    """Return the samples of a folder that can be read, and their classes; the names of others are added to `left_out`."""
+    """Return the readable samples of a folder and their classes; names of unreadable files are added to `left_out`."""
     samples, labels, unreadable = np.empty(0), list[int](), dict[int, str]()
     for entry in part.entries:
         try:
@@ -287,7 +287,7 @@ def _read(part: ImageFolder, reader: _Reader, left_out: list[str]) -> Samples:
 
 
 def _check_bytes(part: ImageFolder, sample: NDArray[Any]) -> None:
-    """Raise DataError if the samples do not fit into memory."""
+    """Raise DataError if the samples would exceed MOST_BYTES in memory."""
     if (size := len(part.entries) * sample.nbytes) > MOST_BYTES:
         raise DataError(
             f"{part.folder} has {len(part.entries):,} samples, which are {in_bytes(size)} in memory; {in_bytes(MOST_BYTES)} "
@@ -297,7 +297,7 @@ def _check_bytes(part: ImageFolder, sample: NDArray[Any]) -> None:
 
 
 def _load(source: _Source) -> dict[str, Any] | None:
-    """Return the arrays in the file `prepared`; None if there is none, or if the folder has changed since."""
+    """Return the arrays in the cache file `prepared`; None if it is missing, or if the folder has changed."""
     if not source.prepared.is_file():
         return None
     try:
@@ -309,7 +309,7 @@ def _load(source: _Source) -> dict[str, Any] | None:
 
 
 def _prepare(source: _Source) -> dict[str, Any]:
-    """Read all samples, write the file `prepared`, and return its arrays."""
+    """Read all samples, write the cache file `prepared`, and return its arrays."""
     made_from, left_out = source.made_from, list(source.left_out)
     reader = _Sounds(source.settings) if source.are_sounds else _Pictures(source.settings)
     read = [_read(part, reader, left_out) for part in source.parts]
@@ -326,7 +326,7 @@ def _prepare(source: _Source) -> dict[str, Any]:
 
 
 def _split(source: _Source, samples: NDArray[Any], labels: NDArray[np.int64]) -> tuple[Samples, Samples]:
-    """Return the samples to train on, and a share of each class, at least one sample, that is drawn to test on."""
+    """Split the samples: a random share of each class, at least one sample, is for testing. Returns (training, test)."""
     is_drawn = np.zeros(len(labels), bool)
     for label, name in enumerate(source.parts[0].names):
         places = np.flatnonzero(labels == label)

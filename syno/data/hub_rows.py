@@ -1,4 +1,4 @@
-"""Rows of a data set of the Hub: from Parquet files in a local folder, from the cache of `datasets`, or downloaded with it."""
+"""Rows of a data set of the Hub: from local Parquet files, from the cache of `datasets`, or by download."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from syno.base.errors import DataError, one_line
 from syno.data.files import how_to_download, not_at_hand
 from syno.data.settings import Cifar100Settings, Lm1bSettings
 
-ROWS = 1000  # read at once
-MOST_RATIO = 200  # of a column's bytes to its compressed bytes
-MOST_BYTES = 2**26  # that a column may have whatever that ratio is
+ROWS = 1000  # rows read at once
+MOST_RATIO = 200  # largest ratio of a column's bytes to its compressed bytes
+MOST_BYTES = 2**26  # size of a column up to which the ratio does not matter
 
 
 def rows_of_files(files: Sequence[Path], columns: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Yield the name of a file and a table of some of its rows with these columns. DataError, with the name, if damaged."""
+    """Yield (file name, table of some rows with these columns). DataError, with the file name, if a file is damaged."""
     import pyarrow
     import pyarrow.parquet
 
@@ -35,7 +35,7 @@ def rows_of_files(files: Sequence[Path], columns: Sequence[str]) -> Iterator[tup
 
 
 def _check_sizes(metadata: Any, columns: Sequence[str]) -> None:
-    """Raise ValueError if a part of these columns expands so much that it could fill the memory."""
+    """Raise ValueError if a part of these columns would expand so much that it could fill the memory."""
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for part in map(group.column, range(group.num_columns)):
             size, stored = part.total_uncompressed_size, part.total_compressed_size
@@ -48,11 +48,11 @@ def rows_of_hub(
 ) -> Iterator[tuple[str, Any]]:
     """Yield tables of a repository on the Hub as `rows_of_files` does, through `datasets`.
 
-    `datasets` keeps a copy of what it downloads in HF_HOME. Without `download`, only this copy is read, or a repository that is
-    a local folder, and there is no access to the network.
+    `datasets` caches downloads in HF_HOME. Without `download`, only this cache is read, or a repository that is a local folder,
+    without access to the network.
 
-    Raises DataError if the data cannot be downloaded; or if there is no copy and the settings do not allow a download, with
-    `absent`: which files are missing.
+    Raises DataError if the data cannot be downloaded; or if it is not cached and the settings do not allow a download, with the
+    message `absent`, which names the missing files.
     """
     import datasets
 
@@ -60,24 +60,24 @@ def rows_of_hub(
     place = f'"{repository}", {split}'
     try:
         with nullcontext() if settings.download else _without_network():
-            found = datasets.load_dataset(repository, split=split)
+            dataset = datasets.load_dataset(repository, split=split)
     except Exception as error:  # the network and a repository raise anything
         if not settings.download and isinstance(error, OSError):  # among them are ConnectionError and FileNotFoundError
             raise not_at_hand(settings, absent) from None
         source = "had from the Hub" if settings.download else "read from the cache of `datasets`"
         instead = f"or copy it to {settings.folder}: {how_to_download(settings)}"
         raise DataError(f"{place} cannot be {source}: {one_line(error)}; {instead}") from error
-    _check_columns(place, found.column_names, columns)
-    as_stored = {name: kind for name, kind in found.features.items() if type(kind).__name__ == "Image"}
+    _check_columns(place, dataset.column_names, columns)
+    as_stored = {name: kind for name, kind in dataset.features.items() if type(kind).__name__ == "Image"}
     for name in as_stored:
-        found = found.cast_column(name, datasets.Image(decode=False))
-    for table in found.select_columns(list(columns)).with_format("arrow").iter(ROWS):
+        dataset = dataset.cast_column(name, datasets.Image(decode=False))
+    for table in dataset.select_columns(list(columns)).with_format("arrow").iter(ROWS):
         yield place, table
 
 
 @contextmanager
 def _without_network() -> Iterator[None]:
-    """Switch `datasets` to its offline mode. Its own switch is an environment variable, which is read when it is imported."""
+    """Switch `datasets` to offline mode in the block. Its own switch, an environment variable, is only read at import."""
     import datasets
 
     before = datasets.config.HF_HUB_OFFLINE

@@ -1,6 +1,6 @@
-"""Pictures in folders, one folder for each class, as ImageNet has them: found, read with Pillow, and made into batches.
+"""Pictures in folders, one for each class, as in ImageNet: found, read with Pillow, and batched.
 
-Batches are read by processes beside the training.
+Worker processes read the batches during the training.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from syno.data.settings import ImagenetSettings
 ENDINGS = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".webp"})
 UNPACKED = "__MACOSX"  # a folder that archives made on a Mac leave beside the classes
 RATIOS = (3 / 4, 4 / 3)  # of width to height, of crops
-FORMATS = ("BMP", "JPEG", "PNG", "WEBP")  # whatever a file's name ends with; for others, Pillow may start programs
+FORMATS = ("BMP", "JPEG", "PNG", "WEBP")  # independent of file endings; for other formats, Pillow may start programs
 MOST_PIXELS = 100_000_000  # of a picture; ImageNet's largest has 17 million
-MOST_NAMES = 5  # of what is left out, in a warning
-TRIES = 10  # to draw a crop that fits, before the central square is taken
-MEAN, DEVIATION = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)  # of ImageNet's colours, the usual numbers
+MOST_NAMES = 5  # skipped files in a warning
+TRIES = 10  # attempts to draw a crop that fits, before the central square is used
+MEAN, DEVIATION = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)  # the usual statistics of ImageNet's colours
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
 Place = tuple[int, int]  # epoch (0 for testing) and index of a picture
-Sample = tuple[Any, int] | DataError  # pixels [3, size, size] and label, or what is wrong with the file
+Sample = tuple[Any, int] | DataError  # pixels [3, size, size] and label, or the error of the file
 
 
 class PictureFile(NamedTuple):
@@ -50,8 +50,8 @@ class ImageFolder:
     """The pictures of a folder, sorted by class and name.
 
     Attributes:
-        folder: holds one folder for each class.
-        names: of the classes, which are the names of these folders, sorted.
+        folder: the folder with one subfolder for each class.
+        names: of the classes, sorted; these are the subfolders' names.
         entries: one for each picture.
     """
 
@@ -61,7 +61,7 @@ class ImageFolder:
 
     @property
     def hash(self) -> str:
-        """A hash of classes, names and sizes. Reading the pictures themselves would take an hour."""
+        """Hash of classes, file names and sizes. Reading the pictures themselves would take an hour."""
         lines = (f"{self.names[entry.label]}/{Path(entry.file).name} {entry.size}\n" for entry in self.entries)
         return checksum(*(line.encode() for line in lines))
 
@@ -69,30 +69,29 @@ class ImageFolder:
 def find_pictures(folder: Path) -> ImageFolder:
     """Return the pictures in a folder.
 
-    Hidden folders and files, such as .ipynb_checkpoints, are no classes and pictures. Warns of folders and pictures that are
-    left out, in one line.
+    Hidden folders and files, such as .ipynb_checkpoints, are skipped. One warning names the skipped folders and pictures.
 
-    Raises DataError if the folder is missing, has no folders, or one of them has no pictures.
+    Raises DataError if the folder is missing, has no subfolders, or one of them has no pictures.
     """
     if not folder.is_dir():
         raise no_folder_of_pictures(folder)
     left_out: list[str] = []
-    found = find_samples(folder, {"picture": ENDINGS}, left_out)
+    pictures = find_samples(folder, {"picture": ENDINGS}, left_out)
     for text in left_out_text(left_out):
         warnings.warn(f"{folder}: {text}", stacklevel=2)
-    return found
+    return pictures
 
 
 def find_samples(folder: Path, endings: Mapping[str, Set[str]], left_out: list[str], *, skips: bool = False) -> ImageFolder:
-    """Return the files of a folder that has a folder for each class.
+    """Return the files of a folder that has one subfolder for each class.
 
     Args:
-        folder: it exists.
-        endings: of the files, by what they hold.
-        left_out: gets the names of folders and files that are left out.
-        skips: whether what is no file, or has no name that can be printed, is left out; else it is an error.
+        folder: an existing folder.
+        endings: file endings, by the kind of content.
+        left_out: the names of skipped folders and files are appended to it.
+        skips: whether entries that are no files, or have unprintable names, are skipped; otherwise they are errors.
 
-    Raises DataError if the folder has no folders, or one of them has no such files.
+    Raises DataError if the folder has no subfolders, or one of them has no such files.
     """
     try:
         folders = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
@@ -111,21 +110,21 @@ def find_samples(folder: Path, endings: Mapping[str, Set[str]], left_out: list[s
 
 
 def left_out_text(left_out: Sequence[str]) -> list[str]:
-    """Return a line that names what is left out, or none if there is nothing."""
+    """Return a line that names the skipped files, in a list; [] if nothing was skipped."""
     more = f" and {len(left_out) - MOST_NAMES} more" if len(left_out) > MOST_NAMES else ""
     return [f"left out: {', '.join(left_out[:MOST_NAMES])}{more}"] if left_out else []
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether a folder or file of this name is no class and no sample."""
+    """Return whether a folder or file with this name is skipped as hidden."""
     return name.startswith(".") or name == UNPACKED
 
 
 def _of_class(
     folder: Path, name: str, label: int, endings: Mapping[str, Set[str]], left_out: list[str], skips: bool
 ) -> list[PictureFile]:
-    """Return the files of a class, sorted; the names of others are added to `left_out`. See `find_samples`."""
-    found = []
+    """Return the files of a class, sorted; the names of skipped files are added to `left_out`. See `find_samples`."""
+    pictures = []
     allowed = frozenset[str]().union(*endings.values())
     for entry in sorted(os.scandir(folder / name), key=lambda entry: entry.name):
         hidden = is_hidden(entry.name)
@@ -140,14 +139,14 @@ def _of_class(
                 raise DataError(f"{entry.path} is no file, nor a link to one; pictures are files; copy it again, or remove it")
             left_out.append(f"{name}/{entry.name} (no file)")
         else:
-            found.append(PictureFile(entry.path, label, entry.stat().st_size))
-    if not found:
-        kinds = " or ".join(f"{what}s" for what in endings)
+            pictures.append(PictureFile(entry.path, label, entry.stat().st_size))
+    if not pictures:
+        kinds = " or ".join(f"{kind}s" for kind in endings)
         raise DataError(
             f"the folder {folder / name} holds no {kinds} ({', '.join(sorted(allowed))}); it is a class, as all folders in "
             f"{folder} are; fill it or remove it"
         )
-    return sorted(found)
+    return sorted(pictures)
 
 
 def _is_file(entry: os.DirEntry[str], skips: bool) -> bool:
@@ -160,7 +159,7 @@ def _is_file(entry: os.DirEntry[str], skips: bool) -> bool:
 
 
 def check_classes(train: Sequence[str], test: Sequence[str], places: tuple[Path, Path]) -> None:
-    """Raise DataError if the classes to train on and to test on differ."""
+    """Raise DataError if the training and the test classes differ."""
     different = sorted(set(train) ^ set(test))
     if different:
         raise DataError(
@@ -170,7 +169,7 @@ def check_classes(train: Sequence[str], test: Sequence[str], places: tuple[Path,
 
 
 def read_picture(file: str) -> Any:
-    """Return a picture of Pillow's, in RGB. DataError, with the file's name, if it is damaged or too large."""
+    """Return a Pillow image in RGB. DataError, with the file's name, if it is damaged or too large."""
     try:
         return decode_picture(file)
     except Exception as error:  # a damaged file raises anything
@@ -178,7 +177,7 @@ def read_picture(file: str) -> Any:
 
 
 def decode_picture(file: str) -> Any:
-    """Return a picture of Pillow's, in RGB. A damaged file raises anything, and one that is too large ValueError."""
+    """Return a Pillow image in RGB. Raises any exception for a damaged file, ValueError for one that is too large."""
     from PIL import Image
 
     with warnings.catch_warnings():
@@ -186,13 +185,13 @@ def decode_picture(file: str) -> Any:
         with Image.open(file, formats=FORMATS) as opened:
             if opened.width * opened.height > MOST_PIXELS:
                 raise ValueError(f"it has {opened.width} x {opened.height} pixels, of which {MOST_PIXELS:,} are allowed")
-            if opened.mode.startswith(("I", "F")):  # whose colours Pillow would cut off at 255
+            if opened.mode.startswith(("I", "F")):  # Pillow would clip their colours at 255
                 raise ValueError(f"it has more than 8 bits of each colour ({opened.mode}); convert it to 8")
             return opened.convert("RGB")
 
 
 def random_box(width: int, height: int, least_area: float, random: np.random.Generator) -> Box:
-    """Return a crop of a random share of the picture's area, a random ratio of its sides, and a random place."""
+    """Return a random crop box: random share of the picture's area, random aspect ratio, random place."""
     for _ in range(TRIES):
         area = width * height * random.uniform(least_area, 1.0)
         ratio = np.exp(random.uniform(*np.log(RATIOS)))
@@ -204,14 +203,14 @@ def random_box(width: int, height: int, least_area: float, random: np.random.Gen
 
 
 def central_box(width: int, height: int, ratio: float) -> Box:
-    """Return the central square whose side is this share of the shorter side."""
+    """Return the central square box whose side is this share of the shorter side."""
     side = max(1, round(ratio * min(width, height)))
     left, top = (width - side) // 2, (height - side) // 2
     return left, top, left + side, top + side
 
 
 def cut_out(picture: Any, box: Box, size: int) -> NDArray[np.uint8]:
-    """Return the part of a picture in a box, resized with a bilinear filter: [3, size, size]."""
+    """Return the box of a picture, resized with a bilinear filter: uint8 [3, size, size]."""
     from PIL import Image
 
     resized = picture.resize((size, size), Image.Resampling.BILINEAR, box=box)
@@ -219,14 +218,14 @@ def cut_out(picture: Any, box: Box, size: int) -> NDArray[np.uint8]:
 
 
 def normalized(images: torch.Tensor, layout: torch.memory_format) -> torch.Tensor:
-    """Return a copy of uint8 pictures as float32, with ImageNet's mean 0 and deviation 1."""
+    """Return uint8 pictures as float32, normalized by ImageNet's mean and standard deviation."""
     mean, deviation = (torch.tensor(values, device=images.device).reshape(-1, 1, 1) for values in (MEAN, DEVIATION))
     return images.contiguous(memory_format=layout).float().sub_(mean).div_(deviation)
 
 
 @dataclass(frozen=True)
 class FolderBatches:
-    """Random batches to train on; or, if `seed` is None, all pictures in their order. Float32, normalized, on the device."""
+    """Random training batches; if `seed` is None, all pictures in order. Float32, normalized, on the device."""
 
     pictures: ImageFolder
     settings: ImagenetSettings
@@ -237,7 +236,7 @@ class FolderBatches:
     share: Share = WHOLE
 
     def of_share(self, share: Share) -> FolderBatches:
-        """Return the batches with only a share of the pictures in each. Only those are read."""
+        """Return batches with only this share of the pictures of each; only these pictures are read."""
         return replace(self, share=share)
 
     def __len__(self) -> int:
@@ -248,7 +247,7 @@ class FolderBatches:
         return self.epoch(0)
 
     def epoch(self, number: int, first: int = 0) -> Iterator[Pair]:
-        """Yield the batches of an epoch, see `Batches`. DataError, with the file's name, when it reaches a damaged picture."""
+        """Yield the batches of an epoch, see `Batches`. DataError, with the file's name, at the first damaged picture."""
         count = len(self.pictures.entries)
         order = list(range(count)) if self.seed is None else Orders(count, self.seed).of(number).tolist()
         places = [
@@ -262,7 +261,7 @@ class FolderBatches:
             num_workers=self.settings.workers,
             collate_fn=_together,
             pin_memory=cuda,
-            generator=torch.Generator().manual_seed(0),  # else it would draw from the global generator
+            generator=torch.Generator().manual_seed(0),  # otherwise it draws from the global generator
         )
         for made in loader:
             if isinstance(made, DataError):
@@ -272,7 +271,7 @@ class FolderBatches:
 
 
 class _FolderSamples(Dataset):  # type: ignore[misc]  # mypy does not look into torch
-    """Pictures by epoch and index. Crops depend on these and on the seed, not on the process that reads the picture."""
+    """Pictures by epoch and index. Crops depend only on these and on the seed, not on the worker process."""
 
     def __init__(self, pictures: ImageFolder, settings: ImagenetSettings, seed: int | None) -> None:
         self.pictures, self.settings, self.seed = pictures, settings, seed
@@ -293,7 +292,7 @@ class _FolderSamples(Dataset):  # type: ignore[misc]  # mypy does not look into 
 
 
 def _together(samples: Sequence[Sample]) -> Pair | DataError:
-    """Return samples as one batch, or the first error among them."""
+    """Collate samples into one batch; return the first error among them instead, if any."""
     made = []
     for sample in samples:
         if isinstance(sample, DataError):

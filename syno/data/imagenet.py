@@ -1,4 +1,4 @@
-"""ImageNet: read in every epoch, by FFCV from beton files, or by torch from folders."""
+"""ImageNet, read anew in every epoch: by FFCV from beton files, or by torch from folders."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LARGEST_SEED = 2**31
 
 @DATASETS.register("imagenet")
 def imagenet(**settings: Any) -> PictureFiles:
-    """Return ImageNet, or other pictures in the same form.
+    """Return ImageNet, or other pictures in the same format.
 
     Args:
         settings: fields of ImagenetSettings.
@@ -62,14 +62,14 @@ def _joint(*hashes: str) -> str:
 
 @dataclass(frozen=True)
 class PictureFiles:
-    """Pictures that are read when they are needed; see `PictureData`.
+    """Pictures that are read on demand; see `PictureData`.
 
     Attributes:
         name: a label.
         train, test: folders of pictures, or beton files.
         train_count, test_count, classes: numbers of pictures and classes.
-        hash: of the files: of their bytes for beton files, of their names and sizes for folders.
-        settings: how they are read.
+        hash: of the bytes of beton files; of the file names and sizes of folders.
+        settings: of reading and augmentation.
     """
 
     name: str = field(compare=False)
@@ -88,16 +88,16 @@ class PictureFiles:
 
     @cached_property
     def test_labels(self) -> torch.Tensor | None:
-        """The labels to test on, if they are known without reading pictures: int64 [test_count]."""
+        """The test labels, if they are known without reading pictures: int64 [test_count]."""
         return torch.tensor([entry.label for entry in self.test.entries]) if isinstance(self.test, ImageFolder) else None
 
     def train_batches(self, batch: int, *, seed: int, device: Any = "cpu", layout: torch.memory_format = PLAIN) -> Batches:
-        """Return random batches, see `PictureData`. ShapeError if there are fewer pictures than `batch`."""
+        """Return random training batches, see `PictureData`. ShapeError if there are fewer pictures than `batch`."""
         check_batch(batch, self.name, self.train_count, "pictures")
         return self._batches(self.train, batch, seed, device, layout)
 
     def test_batches(self, batch: int, *, device: Any = "cpu", layout: torch.memory_format = PLAIN) -> Iterable[Pair]:
-        """Return the batches to test on, see `PictureData`."""
+        """Return the test batches, see `PictureData`."""
         return self._batches(self.test, batch, None, device, layout)
 
     def _batches(
@@ -112,8 +112,8 @@ class PictureFiles:
 class BetonBatches:
     """Batches of a beton file, decoded by FFCV's threads. Float32, normalized, on the device.
 
-    Random ones to train on; or, if `seed` is None, all pictures in their order. The order of an epoch depends on the seed and
-    on its number; FFCV draws crops and flips without a seed.
+    Random training batches; if `seed` is None, all pictures in order. The order depends on the seed and the epoch; FFCV draws
+    crops and flips without a seed.
     """
 
     file: Path
@@ -125,7 +125,7 @@ class BetonBatches:
     share: Share = WHOLE
 
     def of_share(self, share: Share) -> BetonBatches:
-        """Return the batches with only a share of the pictures in each. Only those are decoded."""
+        """Return batches with only this share of the pictures of each; only these pictures are decoded."""
         return replace(self, share=share)
 
     def __len__(self) -> int:
@@ -135,17 +135,17 @@ class BetonBatches:
         return self.epoch(1)
 
     def epoch(self, number: int, first: int = 0) -> Iterator[Pair]:
-        """Yield the batches of an epoch, see `Batches`. Those before `first` are decoded, too."""
+        """Yield the batches of an epoch, see `Batches`. The batches before `first` are decoded, too."""
         self._loader.next_epoch = number - 1
         for images, labels in islice(self._loader, first, None):
-            # FFCV uses its memory again for batches to come, so both are copied
+            # FFCV reuses its buffers for later batches, so both tensors are copied
             yield normalized(images, self.layout), labels.reshape(-1).to(torch.int64, copy=True)
 
     @cached_property
     def _loader(self) -> Any:
-        """FFCV's loader. Making it compiles for some seconds; it reads only the beginning and the end of the file.
+        """FFCV's loader. Its creation compiles code for some seconds; it reads only the beginning and the end of the file.
 
-        Pictures are normalized by torch: `NormalizeImage` of ffcv 1.0.2 never ends on a CPU.
+        Pictures are normalized by torch: `NormalizeImage` of ffcv 1.0.2 never returns on a CPU.
         """
         decoders, transforms, loader = ffcv("fields.decoders"), ffcv("transforms"), ffcv("loader")
         device, size = torch.device(self.device), self.settings.size
@@ -175,13 +175,13 @@ class BetonBatches:
 
 
 class _OrderOfShare:
-    """FFCV's order of the pictures of an epoch, with only a share of each whole batch."""
+    """FFCV's order of an epoch, reduced to this share of each batch."""
 
     def __init__(self, order: Any, batch: int, share: Share) -> None:
         self.order, self.batch, self.share = order, batch, share
 
     def sample_order(self, epoch: int) -> NDArray[Any]:
-        """Return the numbers of the pictures of an epoch, as FFCV asks for them."""
+        """Return the indices of the pictures of an epoch; the interface of FFCV."""
         order = np.asarray(self.order.sample_order(epoch))
         batches = order[: len(order) // self.batch * self.batch].reshape(-1, self.batch)
         return batches[:, self.share.part(0, self.batch)].reshape(-1)

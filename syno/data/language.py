@@ -1,4 +1,4 @@
-"""Data sets of text, and their tokenizers: the one-billion-word benchmark, and the help that every Python has."""
+"""Data sets of text, and their tokenizers: the one-billion-word benchmark, and Python's built-in documentation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Tokens = NDArray[np.uint16]
 
 @dataclass(frozen=True)
 class TokenSet:
-    """Two texts as tokens.
+    """Training and test text as tokens.
 
     Batches are int64 [batch, length + 1]: inputs are all but the last column, targets all but the first.
 
@@ -36,7 +36,7 @@ class TokenSet:
         name: a label.
         train_tokens, test_tokens: uint16 [n], perhaps mapped from files.
         vocabulary: number of different tokens; all tokens are below it.
-        length: tokens of a sequence.
+        length: number of tokens of a sequence.
         hash: of all tokens and of the vocabulary.
 
     Raises ShapeError if a text has no more tokens than a sequence.
@@ -64,35 +64,35 @@ class TokenSet:
 
     @property
     def train_count(self) -> int:
-        """Number of sequences to train on: those that follow one another without overlap."""
+        """Number of training sequences: consecutive ones without overlap."""
         return (len(self.train_tokens) - 1) // self.length
 
     @property
     def test_count(self) -> int:
-        """Number of sequences to test on."""
+        """Number of test sequences."""
         return (len(self.test_tokens) - 1) // self.length
 
     def train_batches(self, batch: int, *, seed: int, device: Any = "cpu") -> TokenBatches:
-        """Return batches in a random order, see `Batches`. ShapeError if there are fewer sequences than `batch`."""
+        """Return training batches in random order, see `Batches`. ShapeError if there are fewer sequences than `batch`."""
         check_batch(batch, self.name, self.train_count, "sequences")
         return TokenBatches(self.train_tokens, self.length, batch, seed, device)
 
     def test_batches(self, batch: int, *, device: Any = "cpu") -> Iterator[torch.Tensor]:
-        """Yield all sequences to test on, in their order; the last batch may be smaller."""
+        """Yield all test sequences, in order; the last batch may be smaller."""
         for first in range(0, self.test_count, batch):
             chosen = np.arange(first, min(first + batch, self.test_count))
             yield sequences(self.test_tokens, chosen, self.length).to(device)
 
 
 class TokenBatches:
-    """The sequences of a text, in another random order in each epoch."""
+    """The sequences of a text, in a different random order in each epoch."""
 
     def __init__(self, tokens: Tokens, length: int, batch: int, seed: int, device: Any, share: Share = WHOLE) -> None:
         self.tokens, self.length, self.batch, self.seed, self.device, self.share = tokens, length, batch, seed, device, share
         self._orders = Orders((len(tokens) - 1) // length, seed)
 
     def of_share(self, share: Share) -> TokenBatches:
-        """Return the batches with only a share of the sequences in each."""
+        """Return batches with only this share of the sequences of each."""
         return TokenBatches(self.tokens, self.length, self.batch, self.seed, self.device, share)
 
     def __len__(self) -> int:
@@ -106,29 +106,29 @@ class TokenBatches:
 
 
 def moved(tensor: torch.Tensor, device: Any) -> torch.Tensor:
-    """Return a tensor of the host on a device; the host does not wait for a GPU, which would first finish all its work."""
+    """Return a host tensor on a device. The copy to a GPU is asynchronous, so that the host does not wait for its queue."""
     if torch.device(device).type != "cuda":
         return tensor.to(device)
     return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def sequences(tokens: Tokens, chosen: NDArray[np.int64], length: int) -> torch.Tensor:
-    """Return the chosen ones of consecutive sequences, each with the token after it: int64 [chosen, length + 1]."""
+    """Return the sequences with these indices, each with the token after it: int64 [len(chosen), length + 1]."""
     places = chosen[:, None] * length + np.arange(length + 1)
     return torch.from_numpy(tokens[places].astype(np.int64))
 
 
 class TokenHeader(BaseModel):
-    """The header of a token file: a page of JSON in one line, before two bytes for each token. The file is mapped to memory.
+    """The header of a token file: a page with one line of JSON, followed by two bytes for each token (memory-mapped).
 
     Attributes:
-        format: of the file.
-        vocabulary: number of different tokens that there may be.
-        tokenizer, tokenizer_hash: name and hash of the tokenizer that made them.
+        format: format version of the file.
+        vocabulary: number of possible tokens.
+        tokenizer, tokenizer_hash: name and hash of the tokenizer.
         count: number of tokens.
         hash: of all tokens.
-        made_from: hash of the names, sizes and times of the text files.
-        at_most: the most tokens that were asked for.
+        made_from: hash of the names, sizes and modification times of the text files.
+        at_most: the requested limit of tokens.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -144,14 +144,14 @@ class TokenHeader(BaseModel):
 
 
 def write_tokens(file: Path, header: TokenHeader, parts: Iterable[Tokens]) -> TokenHeader:
-    """Write a token file, whole or not at all, and return its header.
+    """Write a token file, atomically, and return its header.
 
     Args:
         file: its path.
-        header: without `count` and `hash`, which are found here.
+        header: the header without `count` and `hash`, which are computed here.
         parts: the tokens, in parts of any length.
 
-    Raises DataError if a token is not in the vocabulary or there are none, SpecError if the file cannot be written.
+    Raises DataError if a token is not in the vocabulary or there are no tokens, SpecError if the file cannot be written.
     """
     state, count = blake2b(digest_size=16), 0
     with replaced(file) as temporary, temporary.open("wb") as opened:
@@ -174,7 +174,7 @@ def write_tokens(file: Path, header: TokenHeader, parts: Iterable[Tokens]) -> To
 
 
 def read_header(file: Path) -> TokenHeader:
-    """Return the header of a token file. DataError if it is missing, damaged, or doesn't agree with the file's size."""
+    """Return the header of a token file. DataError if it is missing, damaged, or does not match the file's size."""
     try:
         with file.open("rb") as opened:
             header = TokenHeader.model_validate(parse_json(opened.read(PAGE).strip()))
@@ -192,10 +192,10 @@ def read_header(file: Path) -> TokenHeader:
 
 
 def map_tokens(file: Path) -> tuple[TokenHeader, Tokens]:
-    """Return the header of a token file and its tokens, mapped to memory.
+    """Return the header of a token file and its memory-mapped tokens, uint16 [count].
 
-    The file is read once before, to check its hash, which takes about a second for a gigabyte. DataError as for `read_header`,
-    and if the tokens are not those that were written.
+    The whole file is read once to check its hash, which takes about a second per gigabyte. DataError as for `read_header`, and
+    if the hash does not match.
     """
     assert sys.byteorder == "little", "token files are little-endian, and so are all machines that PyTorch is built for"
     header = read_header(file)
@@ -208,13 +208,13 @@ def map_tokens(file: Path) -> tuple[TokenHeader, Tokens]:
 
 
 COLUMN = "text"
-TENTH = 10  # every tenth topic of Python's help is to test on
+TENTH = 10  # every tenth topic of Python's documentation is for testing
 END = "<|endoftext|>"  # GPT-2's token between documents
 
 
 @DATASETS.register("lm1b")
 def lm1b(**settings: Any) -> TokenSet:
-    """Return the one-billion-word benchmark. It is tokenized the first time, and again when its files or settings change.
+    """Return the one-billion-word benchmark. It is tokenized at first use, and again after its files or settings change.
 
     Args:
         settings: fields of Lm1bSettings.
@@ -233,7 +233,9 @@ def lm1b(**settings: Any) -> TokenSet:
 
 
 def _tokenize(settings: Lm1bSettings, split: str, file: Path, tokenizer: Tokenizer) -> Path:
-    """Return the token file of a split. It is written unless one that was made of the same text in the same way is there."""
+    """Return the token file of a split. It is written, unless it exists and was made from the same text with the same
+    tokenizer.
+    """
     texts = parquet_files(settings.folder, split)
     most = settings.most_train_tokens if split == "train" else None
     header = TokenHeader(
@@ -253,7 +255,7 @@ def _tokenize(settings: Lm1bSettings, split: str, file: Path, tokenizer: Tokeniz
 
 
 def _documents(settings: Lm1bSettings, split: str, files: list[Path]) -> Iterator[list[str]]:
-    """Yield the documents of a split, many at once. DataError if there are none, or they are damaged."""
+    """Yield batches of documents of a split. DataError if there are none, or they are damaged."""
     absent = no_text(settings.folder, split)
     tables = rows_of_files(files, [COLUMN]) if files else rows_of_hub(settings, split, [COLUMN], absent)
     for place, table in tables:
@@ -278,9 +280,9 @@ def at_most(count: int | None, parts: Iterator[Tokens]) -> Iterator[Tokens]:
 
 @DATASETS.register("pydoc")
 def pydoc(**settings: Any) -> TokenSet:
-    """Return Python's own help on the language: half a million bytes of English, on every machine.
+    """Return Python's built-in documentation of the language: half a million bytes of English, available everywhere.
 
-    Every tenth topic is to test on, without the paragraphs that other topics have, too.
+    Every tenth topic is for testing, without paragraphs that also occur in training topics.
 
     Args:
         settings: fields of PydocSettings.
@@ -304,14 +306,14 @@ def _paragraphs(text: str) -> list[str]:
 
 
 class Tokenizer(Protocol):
-    """Makes tokens of text. `hash` depends on everything that its tokens depend on."""
+    """A tokenizer of text. `hash` depends on everything that determines its tokens."""
 
     name: str
     hash: str
     vocabulary: int
 
     def encode(self, documents: Sequence[str]) -> Tokens:
-        """Return the tokens of documents, one after another, with a token at the end of each."""
+        """Return the tokens of documents, concatenated, with an end token after each."""
         ...
 
 
@@ -329,14 +331,14 @@ class Bytes:
 
 
 class FromFiles:
-    """A byte-pair tokenizer as `tokenizers` and `transformers` save it."""
+    """A byte-pair tokenizer, in the file formats of `tokenizers` and `transformers`."""
 
     def __init__(self, folder: Path, vocabulary: int) -> None:
-        """Load the files in a folder.
+        """Load the tokenizer files of a folder.
 
         Raises:
-            DataError: there are none, they are damaged, or they hold another number of tokens than `vocabulary`.
-                (`transformers` silently makes an empty tokenizer where it has no files and no network.)
+            DataError: there are none, they are damaged, or their number of tokens is not `vocabulary`.
+                (`transformers` silently creates an empty tokenizer if it has neither files nor network.)
             MissingPackageError: `tokenizers` is not installed.
         """
         files = tokenizer_files(folder)

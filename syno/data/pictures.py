@@ -1,4 +1,4 @@
-"""Pictures and other samples in memory: a data set of tensors, its checks, and its batches, made on the training's device."""
+"""Pictures and other samples in memory: data sets of tensors, their checks, and batches, made on the training device."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ DOWN, RIGHT, FLIP, TOP, LEFT = range(5)  # columns of the random numbers
 
 @dataclass(frozen=True)
 class Augmentation:
-    """A recipe of changes, and the colours of the pictures that it is for.
+    """A recipe of augmentation, with the colour statistics of the pictures.
 
     Attributes:
         settings: the recipe.
-        mean, deviation: of each channel over all pictures to train on, where pixels are 0 to 255.
+        mean, deviation: of each channel over all training pictures, for pixel values 0 to 255.
     """
 
     settings: AugmentationSettings
@@ -36,20 +36,20 @@ class Augmentation:
 
     @classmethod
     def of(cls, settings: AugmentationSettings, images: torch.Tensor) -> Self:
-        """Return the augmentation of pictures, uint8 [n, channels, height, width]. ShapeError if the recipe doesn't fit."""
+        """Return the augmentation for pictures, uint8 [n, channels, height, width]. ShapeError if the recipe does not fit."""
         check_fits(settings, images.shape[-2:])
         return cls(settings, *colours(images))
 
     @property
     def is_random(self) -> bool:
-        """Whether pictures for training are changed at random, and not just scaled."""
+        """Whether training pictures are changed at random, not only rescaled."""
         return bool(self.settings.pad or self.settings.flip or self.settings.cutout)
 
     def draw(self, count: int, shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
         """Return random numbers for `count` pictures of this height and width: int64 [count, 5], on the CPU.
 
-        The columns: how far down and right of the padded picture's corner the crop begins (0 to 2 * pad, all equally likely),
-        whether it is flipped (0 or 1), and the top left corner of the square that is cut out, which lies inside the picture.
+        The columns: vertical and horizontal offset of the crop in the padded picture (0 to 2 * pad, uniform), flip (0 or 1),
+        and the top left corner of the square that is cut out, which lies inside the picture.
         """
         height, width = shape
         # The published code draws crops from 4 of the 5 offsets only; here all 5 are drawn.
@@ -58,7 +58,7 @@ class Augmentation:
         return torch.stack([torch.randint(end, (count,), generator=generator) for end in ends], 1)
 
     def train(self, images: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Return pictures to train on.
+        """Augment training pictures.
 
         Args:
             images: uint8 [n, channels, height, width].
@@ -80,11 +80,11 @@ class Augmentation:
         return self._resize(made)
 
     def test(self, images: torch.Tensor) -> torch.Tensor:
-        """Return pictures to test on: normalized and resized only. uint8 [n, c, h, w] -> float32 [n, c, size, size]."""
+        """Prepare test pictures: normalize and resize, uint8 [n, c, h, w] -> float32 [n, c, size, size]."""
         return self._resize(self._normalize(images))
 
     def _in_hole(self, corner: torch.Tensor, size: int) -> torch.Tensor:
-        """Return the mask of an axis' places in the square that is cut out: [n] -> bool [n, size]."""
+        """Return the mask of positions along an axis inside the cut-out square: [n] -> bool [n, size]."""
         place = torch.arange(size, device=corner.device) - corner[:, None]
         return (place >= 0) & (place < self.settings.cutout)
 
@@ -123,14 +123,14 @@ def colours(images: torch.Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]
 
 @lru_cache(maxsize=16)
 def _by_channel(values: tuple[float, ...], device: torch.device) -> torch.Tensor:
-    """Return a number for each channel: float32 [channels, 1, 1]. Kept, as each copy to a GPU would wait for all its work."""
+    """Return a number for each channel: float32 [channels, 1, 1]. Cached, as a copy to a GPU would wait for its queue."""
     return torch.tensor(values, device=device).reshape(-1, 1, 1)
 
 
 def _mirror_places(offset: torch.Tensor, pad: int, size: int) -> torch.Tensor:
-    """Return the pixel at each place of an axis that is cropped at these offsets: [n] -> [n, size].
+    """Return the source pixel of each position of a crop along an axis, for these offsets: [n] -> [n, size].
 
-    Outside of the picture is its mirror image, whose axis is the outermost pixel.
+    The padding is a mirror image, reflected at the outermost pixel.
     """
     place = torch.arange(size, device=offset.device) + offset[:, None] - pad
     return size - 1 - (size - 1 - place.abs()).abs()
@@ -141,7 +141,7 @@ PLAIN = torch.contiguous_format
 
 @dataclass(frozen=True)
 class DataSet:
-    """Pictures or other samples, with a class each or one for each position. Equal if they hold the same, whatever their names.
+    """Pictures or other samples, with one class each or one for each position. Equal by content, independent of the name.
 
     >>> import syno, torch
     >>> pictures, labels = torch.randn(40, 3, 16, 16), torch.arange(40) % 2
@@ -158,8 +158,9 @@ class DataSet:
         classes: number of classes.
         hash: of the shapes and bytes of all tensors; computed if it isn't given.
         augmentation: changes batches of pictures for training; only for pictures with one label each.
-        ignore_index: a label outside of range(classes), such as 255, of positions or samples that count neither in the loss nor
-            in the accuracy; None: there is none.
+        ignore_index: label of positions or samples that count neither in the loss nor in the accuracy, outside of
+            range(classes),
+            such as 255; None if there is none.
 
     Raises DataError if a tensor isn't as described here.
     """
@@ -178,13 +179,13 @@ class DataSet:
         self._check()
         if not self.hash:
             tensors = (self.train_images, self.train_labels, self.test_images, self.test_labels)
-            found = content_hash(*tensors)
+            digest = content_hash(*tensors)
             if self.ignore_index is not None:
-                found = checksum(f"{found} {self.ignore_index}".encode())
-            object.__setattr__(self, "hash", found)
+                digest = checksum(f"{digest} {self.ignore_index}".encode())
+            object.__setattr__(self, "hash", digest)
 
     def _check(self) -> None:
-        """Raise DataError if a tensor isn't as the class describes it."""
+        """Raise DataError if a tensor does not match the description of the class."""
         types = (torch.float32,) if self.augmentation is None else (torch.uint8, torch.float32)
         for part in ("train", "test"):
             images, labels = getattr(self, f"{part}_images"), getattr(self, f"{part}_labels")
@@ -201,42 +202,42 @@ class DataSet:
 
     @property
     def image_shape(self) -> tuple[int, ...]:
-        """Channels and lengths of the network's input."""
+        """Shape of the network's input: channels and lengths."""
         shape = tuple(self.train_images.shape[1:])
         side = None if self.augmentation is None else self.augmentation.settings.size
         return shape if side is None else (shape[0], *(side for _ in shape[1:]))
 
     @property
     def label_shape(self) -> tuple[int, ...]:
-        """The shape of the labels of one sample: () if it has one."""
+        """The shape of the labels of one sample: () for a single label."""
         return tuple(self.train_labels.shape[1:])
 
     @property
     def train_count(self) -> int:
-        """Number of pictures to train on."""
+        """Number of training samples."""
         return len(self.train_labels)
 
     @property
     def test_count(self) -> int:
-        """Number of pictures to test on."""
+        """Number of test samples."""
         return len(self.test_labels)
 
     def train_batches(
         self, batch: int, *, seed: int, device: Any = "cpu", layout: torch.memory_format = PLAIN
     ) -> RandomBatches:
-        """Return random batches, see `PictureData`. All pictures are copied to the device now."""
+        """Return random training batches, see `PictureData`. All pictures are copied to the device now."""
         images, labels = self.train_images.to(device).contiguous(memory_format=layout), self.train_labels.to(device)
         return RandomBatches(images, labels, self.augmentation, batch, layout, seed)
 
     def test_batches(self, batch: int, *, device: Any = "cpu", layout: torch.memory_format = PLAIN) -> OrderedBatches:
-        """Return the batches to test on, see `PictureData`. All pictures are copied to the device now."""
+        """Return the test batches, see `PictureData`. All pictures are copied to the device now."""
         images, labels = self.test_images.to(device).contiguous(memory_format=layout), self.test_labels.to(device)
         return OrderedBatches(images, labels, self.augmentation, batch, layout)
 
 
 @dataclass(frozen=True, eq=False)
 class OrderedBatches:
-    """The pictures to test on, in their order. Tensors are on the device of the training."""
+    """The test pictures, in order. Tensors are on the training device."""
 
     images: torch.Tensor
     labels: torch.Tensor
@@ -253,13 +254,12 @@ class OrderedBatches:
 
 @dataclass(frozen=True, eq=False)
 class RandomBatches:
-    """Random batches to train on, each changed in its own way.
+    """Random training batches with augmentation.
 
-    Random numbers are drawn on the CPU, so that they are equal on every device. Tensors are on the device of the training.
+    Random numbers are drawn on the CPU, so that they are equal for every device. Tensors are on the training device.
 
     Attributes:
-        targets: what a network learns from beside the labels, [samples, ...], such as another network's outputs; batches then
-            have three tensors.
+        targets: further targets besides the labels, [samples, ...], such as teacher logits; batches then have three tensors.
     """
 
     images: torch.Tensor
@@ -272,16 +272,16 @@ class RandomBatches:
     targets: torch.Tensor | None = None
 
     def of_share(self, share: Share) -> RandomBatches:
-        """Return the batches with only a share of the samples in each."""
+        """Return batches with only this share of the samples of each."""
         return replace(self, share=share)
 
     @property
     def is_fixed(self) -> bool:
-        """Whether samples are the same in each epoch."""
+        """Whether the samples are the same in each epoch (no random augmentation)."""
         return self.augmentation is None or not self.augmentation.is_random
 
     def in_order(self, batch: int) -> OrderedBatches:
-        """Return batches of all samples in their order, changed as for a test."""
+        """Return batches of all training samples in order, prepared as for a test."""
         return OrderedBatches(self.images, self.labels, self.augmentation, batch, self.layout)
 
     @cached_property
@@ -303,7 +303,7 @@ class RandomBatches:
             yield (images, labels) if self.targets is None else (images, labels, self.targets[order[part]])
 
     def _draws(self, epoch: int) -> torch.Tensor:
-        """Return the random numbers of the augmentation for each place in the epoch's order."""
+        """Return the augmentation's random numbers for each position in the epoch's order."""
         if self.augmentation is None:
             return torch.empty(0)
         drawn = self.augmentation.draw(len(self.labels), self.images.shape[-2:], generator_of(self.seed, epoch))
@@ -314,26 +314,26 @@ TENSORS = ("train_images", "train_labels", "test_images", "test_labels")
 
 
 def write_arrays(file: Path, arrays: Mapping[str, Any]) -> None:
-    """Write arrays into a file, from which every training loads them in a fraction of a second."""
+    """Write arrays to a cache file, which trainings load in a fraction of a second."""
     with replaced(file) as temporary, temporary.open("wb") as opened:
         np.savez(opened, allow_pickle=False, **arrays)
 
 
 def read_arrays(file: Path) -> dict[str, Any]:
-    """Return the arrays that `write_arrays` wrote. A damaged file raises anything."""
+    """Return the arrays that `write_arrays` wrote. Raises any exception for a damaged file."""
     with zipfile.ZipFile(file) as opened:
         parts = opened.infolist()
-    # Nothing was compressed, and a part that is could be endless.
+    # `write_arrays` compresses nothing; a compressed part could expand without limit.
     if any(part.compress_type != zipfile.ZIP_STORED or part.file_size != part.compress_size for part in parts):
         raise ValueError("it is compressed")
     if sum(part.file_size for part in parts) > file.stat().st_size:
         raise ValueError("its parts are larger than the file")
-    with np.load(file, allow_pickle=False) as found:  # checks each array's CRC
-        return {name: found[name] for name in found.files}
+    with np.load(file, allow_pickle=False) as arrays:  # checks each array's CRC
+        return {name: arrays[name] for name in arrays.files}
 
 
 def check_images(source: str, images: Any, shape: tuple[int, ...], types: tuple[torch.dtype, ...] = (torch.float32,)) -> None:
-    """Raise DataError, which begins with `source`, if these are not finite samples [n, *shape] of one of the types."""
+    """Raise DataError, which begins with `source`, unless these are finite samples [n, *shape] of one of the types."""
     if not shape or tuple(images.shape[1:]) != shape or not images.numel():
         expected = ", ".join(map(str, shape)) if shape and 0 not in shape else "channels, ...], as [n, channels, height, width"
         raise DataError(f"{source} has the shape {list(images.shape)}; it must be [n, {expected}] with n of at least 1")
@@ -352,9 +352,9 @@ def check_labels(
     label_shape: tuple[int, ...] = (),
     ignore_index: int | None = None,
 ) -> None:
-    """Raise DataError, which begins with `source`, if these are not int64 labels [count, *label_shape] from 0 to classes - 1.
+    """Raise DataError, which begins with `source`, unless these are int64 labels [count, *label_shape] in range(classes).
 
-    Labels `ignore_index` are allowed, too, but not alone.
+    Labels `ignore_index` are allowed, but not all may be ignored.
     """
     if labels.is_floating_point() and not bool((labels == labels.round()).all()):
         raise DataError(
@@ -399,7 +399,7 @@ def _no_whole_number(labels: torch.Tensor) -> float:
 
 
 def _hint_on_shape(labels: torch.Tensor, classes: int, label_shape: tuple[int, ...]) -> str:
-    """Return advice for labels of a wrong shape, as the end of an error message; "" if there is none."""
+    """Return advice for labels of a wrong shape, to be appended to an error message; "" if there is none."""
     if labels.dim() < 2:
         return ""
     if labels.shape[1:] == (1,):
@@ -407,7 +407,7 @@ def _hint_on_shape(labels: torch.Tensor, classes: int, label_shape: tuple[int, .
     if labels.shape[1:] == (classes,) and bool(((labels == 0) | (labels == 1)).all()):
         if bool((labels.sum(1) == 1).all()):
             return "; these are one-hot: labels.argmax(1) is the class"
-        if label_shape and not labels.is_floating_point():  # two classes of as many positions as there are classes
+        if label_shape and not labels.is_floating_point():  # labels of two classes with as many positions as classes
             return ""
         return (
             "; several labels for one sample need a loss and a score of your own, as in the example of several labels in "

@@ -1,6 +1,6 @@
 """The settings of the data sets, which are read without loading torch.
 
-Paths are relative to the folder where the command runs.
+Paths are relative to the working directory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PICTURE_AXES = 3  # channels, height, width
 
 
 def is_picture(shape: Sequence[int]) -> bool:
-    """Return whether samples of this shape, without the batch, have a height and a width besides their channels."""
+    """Return whether samples of this shape (without the batch axis) have a height and a width besides channels."""
     return len(shape) == PICTURE_AXES
 
 
@@ -38,24 +38,24 @@ class DataSettings(Settings):
     """Base of the settings of a data set. Frozen; unknown names are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-    source_bytes: ClassVar[float] = 0  # of the files that a user gets, about
-    source_note: ClassVar[str] = ""  # what there is to say of them
+    source_bytes: ClassVar[float] = 0  # approximate bytes of the files that a user downloads
+    source_note: ClassVar[str] = ""  # a note about these files
 
     @property
     def made_bytes(self) -> float:
-        """Approximate bytes of the cache files that are written before the first training."""
+        """Approximate bytes of the cache files that the first training writes."""
         return 0
 
     @classmethod
     def of(cls, **settings: Any) -> Self:
-        """Return the settings. SpecError says which of them are wrong, and what is allowed."""
+        """Return the settings. SpecError says which are invalid, and what is allowed."""
         try:
             return cls(**settings)
         except ValidationError as error:
             raise SpecError(explained(error, cls)) from None
 
     def with_(self, **changes: Any) -> Self:
-        """Return a copy with these fields changed. It is checked as `of` does."""
+        """Return a validated copy with these fields changed; raises as `of`."""
         return self.of(**{**self.model_dump(), **changes})
 
 
@@ -63,15 +63,15 @@ class GlyphSettings(DataSettings):
     """Glyphs: procedural pictures. Equal settings make equal pictures, bit by bit."""
 
     classes: Annotated[int, Field(ge=2)] = 12
-    """classes, one glyph for each"""
+    """number of classes, one glyph for each"""
     train: Positive = 4096
-    """pictures to train on"""
+    """number of training pictures"""
     test: Positive = 1024
-    """pictures to test on"""
+    """number of test pictures"""
     size: Annotated[int, Field(ge=8)] = 16
-    """pixels of a picture's side"""
+    """side of a picture, in pixels"""
     cells: Annotated[int, Field(ge=3)] = 4
-    """cells of a glyph's side"""
+    """side of a glyph, in cells"""
     noise: Annotated[float, Field(ge=0)] = 0.5
     """standard deviation of the noise; a glyph stands out by 1 to 2"""
     seed: Count = 0
@@ -85,35 +85,35 @@ GLYPH_PRESETS.register("glyph100")(GlyphSettings(classes=100, train=12_800, test
 
 
 class AugmentationSettings(DataSettings):
-    """Changes of pictures for training, in this order. Pictures for testing are only resized. The defaults are the paper's."""
+    """Augmentation of training pictures, in this order. Test pictures are only resized. The defaults are the paper's."""
 
     pad: Count = 2
-    """pixels of mirror image on every side, out of which a picture of the same size is cut at random"""
+    """width of the mirrored padding on every side, in pixels, from which a picture of the original size is cropped at random"""
     flip: bool = True
-    """whether pictures are mirrored left to right, every other time"""
+    """whether pictures are mirrored horizontally with probability 1/2"""
     cutout: Count = 3
-    """pixels of the side of a square that is set to the mean colour"""
+    """side of a square at a random place that is set to the mean colour, in pixels"""
     size: Positive | None = 224
-    """pixels of the side after bilinear resizing, the last change; null: no resizing"""
+    """side after bilinear resizing, in pixels; null: no resizing"""
 
 
 RECIPES: Registry[AugmentationSettings] = Registry("recipe of augmentation")
-RECIPES.register("paper")(AugmentationSettings(pad=2, flip=True, cutout=3, size=224))  # whatever the defaults are
-RECIPES.register("paper-small")(AugmentationSettings(size=None))  # not enlarged, which would cost 49 times as much
+RECIPES.register("paper")(AugmentationSettings(pad=2, flip=True, cutout=3, size=224))  # independent of the defaults
+RECIPES.register("paper-small")(AugmentationSettings(size=None))  # without resizing, which would cost 49 times as much
 RECIPES.register("none")(AugmentationSettings(pad=0, flip=False, cutout=0, size=None))
 
 
 class PictureSettings(DataSettings):
-    """Settings that all data sets of pictures in memory share."""
+    """Settings of all data sets of pictures in memory."""
 
     recipe: str = "paper"
-    """recipe of augmentation: paper, paper-small (without enlarging), none"""
+    """recipe of augmentation: paper, paper-small (without resizing), none"""
     augmentation: Mapping[str, Any] = {}
-    """settings of augmentation that differ from the recipe's: pad, flip, cutout, size"""
+    """settings that override the recipe's: pad, flip, cutout, size"""
 
     @property
     def augmented(self) -> AugmentationSettings:
-        """The recipe with the settings that differ. SpecError or UnknownNameError if one of them does not exist."""
+        """The recipe with the overriding settings. SpecError or UnknownNameError for unknown ones."""
         return RECIPES[self.recipe].with_(**self.augmentation)
 
 
@@ -128,7 +128,7 @@ class Cifar100Settings(PictureSettings):
     repository: str = "uoft-cs/cifar100"
     """repository on the Hub, or a local copy of it"""
     prepared: Path = Path("results/data/cifar100.npz")
-    """file of the decoded pictures, which later trainings load"""
+    """cache file of the decoded pictures"""
 
     @property
     def made_bytes(self) -> float:
@@ -137,39 +137,45 @@ class Cifar100Settings(PictureSettings):
 
 
 class DigitsSettings(PictureSettings):
-    """Scikit-learn's digits: 1,797 grey pictures of 8x8 in 10 classes, for trying things out on real data."""
+    """Scikit-learn's digits: 1,797 grey pictures of 8x8 in 10 classes, for quick trials with real data."""
 
     recipe: str = "none"
-    """recipe of augmentation: paper, paper-small (without enlarging), none"""
+    """recipe of augmentation: paper, paper-small (without resizing), none"""
     test: Positive = 360
-    """pictures to test on; the others are to train on"""
+    """number of test pictures; the others are for training"""
     seed: Count = 0
-    """seed by which the pictures to test on are drawn"""
+    """seed of the random choice of test pictures"""
 
 
 class FolderSettings(PictureSettings):
-    """Your own pictures or sounds, without code: files in one folder for each class. They are read once, and held in memory."""
+    """Your own pictures or sounds, without code: files in one folder for each class, read once into memory."""
 
     folder: Path
-    """folder with one folder for each class; or with the folders train and val (or test), each with one for each class"""
+    """folder with one subfolder for each class; or with the folders train and val (or test), each with one subfolder for each
+    class
+    """
     test: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    """share of each class that is drawn to test on, if there are no folders train and val"""
+    """share of each class that is drawn for testing, if there are no folders train and val"""
     seed: Count = 0
-    """seed by which it is drawn"""
+    """seed of this draw"""
     size: Positive | tuple[Positive, Positive] | None = None
-    """of pictures: pixels of the side, or height and width, to which the middle is resized; null: all have one size"""
+    """for pictures: side, or height and width, in pixels, to which the central crop is resized; null: all pictures have the
+    same size
+    """
     grey: bool = False
-    """of pictures: whether they get one channel in place of three colours"""
+    """for pictures: whether to convert them to one grey channel"""
     seconds: Annotated[float, Field(gt=0)] | None = None
-    """of sounds: longer ones lose their end, shorter ones end with silence; null: all have one length"""
+    """for sounds: length in seconds, to which longer ones are cut and shorter ones are padded with silence; null: all sounds
+    have the same length
+    """
     recipe: str = "none"
-    """recipe of augmentation of pictures: paper, paper-small (without enlarging), none"""
+    """for pictures: recipe of augmentation: paper, paper-small (without resizing), none"""
     prepared: Path = Path("results/data")
-    """folder of the file with all samples, which later trainings load"""
+    """folder of the cache file of all samples"""
 
 
 class ImagenetSettings(DataSettings):
-    """ImageNet, or other pictures in one folder for each class. They are read in every epoch, and not held in memory."""
+    """ImageNet, or other pictures in one folder for each class. They are read anew in every epoch, not held in memory."""
 
     source_bytes = 500e9
     source_note = ", as the paper says"
@@ -178,26 +184,26 @@ class ImagenetSettings(DataSettings):
     reader: Literal["ffcv", "torch"] = "ffcv"
     """ffcv reads beton files; torch, which is slower, reads folders with one folder of pictures for each class"""
     size: Positive = 224
-    """pixels of the side of the pictures that the network gets"""
+    """side of the network's input pictures, in pixels"""
     least_area: Share = 0.08
-    """least share of a picture's area that is cut out for training"""
+    """least share of a picture's area in a random training crop"""
     test_ratio: Share = 0.875
-    """for testing, side of the central square as a share of the picture's shorter side (224 / 256)"""
+    """for testing: side of the central crop as a share of the picture's shorter side (224 / 256)"""
     workers: Count = 4
-    """threads (ffcv) or processes (torch) that decode pictures; with torch, 0 decodes in the training's process"""
+    """number of threads (ffcv) or processes (torch) that decode pictures; with torch, 0 decodes in the training process"""
 
     @property
     def betons(self) -> tuple[Path, Path]:
-        """The beton files to train and to test on."""
+        """The beton files for training and for testing."""
         return self.folder / "train.beton", self.folder / "val.beton"
 
 
 class Lm1bSettings(DataSettings):
-    """The one-billion-word benchmark, or any Parquet files with a column `text`. Tokens are in files mapped to memory."""
+    """The one-billion-word benchmark, or any Parquet files with a column `text`. Tokens are in memory-mapped files."""
 
     source_bytes = 1.8e9  # Parquet files of the Hub
     folder: Path = Path("data/lm1b")
-    """folder with train-*.parquet and test-*.parquet, or with such files in folders train and test"""
+    """folder with train-*.parquet and test-*.parquet, or with such files in subfolders train and test"""
     download: bool = False
     """whether to download the files from the Hub if neither the folder nor the cache of `datasets` has them"""
     repository: str = "dvruette/lm1b"
@@ -205,36 +211,36 @@ class Lm1bSettings(DataSettings):
     tokenizer: Path | None = None
     """folder with tokenizer.json, or with vocab.json and merges.txt; null: each byte is a token"""
     vocabulary: Annotated[int, Field(ge=2, le=65536)] = 50257
-    """tokens that the tokenizer must have; the default is GPT-2's number"""
+    """number of tokens that the tokenizer must have; the default is GPT-2's"""
     most_train_tokens: Positive | None = None
-    """most tokens of the text to train on; null: all. 100,000 steps of one sequence take 204,800,001"""
+    """largest number of training tokens; null: all. 100,000 steps of one sequence take 204,800,001"""
     length: Positive = 2048
-    """tokens of a sequence"""
+    """tokens per sequence"""
     prepared: Path = Path("results/data/lm1b")
     """folder of the token files"""
 
     @property
     def made_bytes(self) -> float:
-        """Bytes of the token files: two for each token. GPT-2's tokenizer makes about 820 million of the whole benchmark."""
+        """Bytes of the token files: two per token. GPT-2's tokenizer makes about 820 million tokens of the whole benchmark."""
         return 2.0 * min(self.most_train_tokens or inf, 820e6)
 
 
 class PydocSettings(DataSettings):
-    """The text of Python's own help on the language, byte by byte. It depends on the version of Python."""
+    """Python's built-in documentation of the language, byte by byte. It depends on the version of Python."""
 
     length: Positive = 64
-    """bytes of a sequence"""
+    """bytes per sequence"""
 
 
 class ShapesSettings(DataSettings):
-    """Only the shape of pictures, for latencies: `train: {seeds: []}`. The defaults are those of ImageNet."""
+    """Only the shape of pictures, for measuring latencies: `train: {seeds: []}`. The defaults are those of ImageNet."""
 
     classes: Annotated[int, Field(ge=2)] = 1000
-    """classes, the number of the network's outputs"""
+    """number of classes, which is the number of the network's outputs"""
     size: Positive | Annotated[tuple[Positive, ...], Field(min_length=1, max_length=3)] = 224
-    """pixels of a picture's side; or its height and width, as in [480, 640], or the lengths of another sample, as in [16000]"""
+    """side of a picture in pixels; or its height and width, as in [480, 640]; or the lengths of other samples, as in [16000]"""
     channels: Positive = 3
-    """channels of a picture"""
+    """number of channels"""
 
 
 DATA_SETTINGS: Mapping[str, type[DataSettings]] = {
@@ -249,7 +255,7 @@ DATA_SETTINGS: Mapping[str, type[DataSettings]] = {
 
 
 def setting_names(data: str) -> frozenset[str] | None:
-    """Return the names of the settings of a data set; None for a user's own, and where there is no such data set."""
+    """Return the names of the settings of a data set; None for a user's own or an unknown data set."""
     if data == "glyphs":
         return frozenset({"preset", *GlyphSettings.model_fields})
     kind = DATA_SETTINGS.get(data)

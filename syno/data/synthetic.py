@@ -23,13 +23,13 @@ from syno.data.settings import GLYPH_PRESETS, DigitsSettings, GlyphSettings, Sha
 Floats = NDArray[np.float64]
 
 CHANNELS = 3
-LEAST_DIFFERENCE = 4  # cells, between any two glyphs: else noise makes them one
-MOST_DRAWS = 20_000  # of glyphs, before giving up
-SCALE = (0.5, 0.85)  # of the picture's side
+LEAST_DIFFERENCE = 4  # cells that differ between any two glyphs; with fewer, noise would hide the difference
+MOST_DRAWS = 20_000  # attempts to draw a glyph
+SCALE = (0.5, 0.85)  # side of a glyph, as a share of the picture's side
 TURN = 0.12  # radians, standard deviation of the rotation
 CONTRAST = (1.0, 2.0)
 BASE = 0.5  # standard deviation of the background's colour
-STEPS = 32  # of brightness per unit: glyphs are drawn in float64, and rounding hides what differs between machines
+STEPS = 32  # steps of brightness per unit: rounding hides differences between machines in float64
 DIGIT_CLASSES = 10
 
 Pictures = tuple[torch.Tensor, torch.Tensor]  # float32 [n, 3, size, size], int64 labels [n]
@@ -51,11 +51,11 @@ def glyphs(preset: str = "quick", **changes: Any) -> DataSet:
 
 
 def make_glyphs(settings: GlyphSettings) -> tuple[Pictures, Pictures]:
-    """Return the pictures and labels to train on, and those to test on, drawn from separate random streams.
+    """Return the training and the test pictures with their labels, drawn from separate random streams.
 
-    Classes are equally frequent, up to one picture.
+    Class frequencies differ by at most one picture.
 
-    Raises SpecError if there are not enough glyphs of so few cells.
+    Raises SpecError if there are not enough different glyphs with so few cells.
     """
     alphabet, train, test = (np.random.default_rng(part) for part in np.random.SeedSequence(settings.seed).spawn(3))
     glyphs = draw_alphabet(settings.classes, settings.cells, alphabet)
@@ -63,7 +63,9 @@ def make_glyphs(settings: GlyphSettings) -> tuple[Pictures, Pictures]:
 
 
 def draw_alphabet(classes: int, cells: int, random: np.random.Generator) -> Floats:
-    """Return glyphs of zeros and ones, [classes, cells, cells]: about half are ones, and any two differ in several cells."""
+    """Return random binary glyphs, [classes, cells, cells]: about half of the cells are ones, and any two differ in several
+    cells.
+    """
     least, most = 0.35 * cells**2, 0.65 * cells**2
     kept = np.empty((0, cells, cells))
     for _ in range(MOST_DRAWS):
@@ -80,7 +82,7 @@ def draw_alphabet(classes: int, cells: int, random: np.random.Generator) -> Floa
 
 
 def _pictures(glyphs: Floats, count: int, settings: GlyphSettings, random: np.random.Generator) -> Pictures:
-    """Return `count` pictures of these glyphs, and their labels."""
+    """Return `count` pictures of these glyphs, float32 [count, channels, size, size], and their labels, int64 [count]."""
     labels = random.permutation(np.arange(count) % len(glyphs))
     shape = _coverage(glyphs[labels], settings.size, random)[:, None]
     axis = random.standard_normal((count, CHANNELS))  # its sign is random, too
@@ -97,7 +99,7 @@ def _coverage(glyphs: Floats, size: int, random: np.random.Generator) -> Floats:
     """Return the share of each pixel that the glyph covers, anti-aliased. [n, cells, cells] -> [n, size, size]."""
     count, cells = glyphs.shape[:2]
     side = random.uniform(*SCALE, count) * size  # in pixels
-    middle = size / 2 + random.uniform(-0.5, 0.5, (2, count)) * (size - side)  # the glyph, if not turned, stays inside
+    middle = size / 2 + random.uniform(-0.5, 0.5, (2, count)) * (size - side)  # an unrotated glyph lies inside the picture
     angle = TURN * random.standard_normal(count)
     pixel = np.arange(size) + 0.5
     y, x = pixel[:, None] - middle[0][:, None, None], pixel - middle[1][:, None, None]
@@ -118,7 +120,7 @@ def _share(position: Floats, pitch: Floats, cells: int) -> Floats:
 
 @DATASETS.register("digits")
 def digits(**settings: Any) -> DataSet:
-    """Return 1,797 grey pictures of digits, 8x8. A random part of them is to test on.
+    """Return 1,797 grey pictures of digits, 8x8. A random part of them is for testing.
 
     Args:
         settings: fields of DigitsSettings.
@@ -132,9 +134,9 @@ def digits(**settings: Any) -> DataSet:
         from sklearn.datasets import load_digits
     except ImportError:
         raise MissingPackageError('the data set "digits" is part of scikit-learn: pip install scikit-learn') from None
-    found = load_digits()
-    images = torch.from_numpy(np.rint(found.images * (255 / 16)).astype(np.uint8))[:, None]
-    labels = torch.from_numpy(found.target.astype(np.int64))
+    bunch = load_digits()
+    images = torch.from_numpy(np.rint(bunch.images * (255 / 16)).astype(np.uint8))[:, None]
+    labels = torch.from_numpy(bunch.target.astype(np.int64))
     if chosen.test >= len(labels):
         raise SpecError(f"test is {chosen.test}, but there are {len(labels)} pictures in all; leave some to train on")
     order = torch.randperm(len(labels), generator=generator_of(chosen.seed))
@@ -145,7 +147,7 @@ def digits(**settings: Any) -> DataSet:
 
 @dataclass(frozen=True)
 class Shapes:
-    """A data set without pictures, which implements `PictureData`.
+    """A data set without pictures, only their shape, which implements `PictureData`.
 
     Attributes:
         classes: number of classes, which is the number of the network's outputs.
@@ -174,7 +176,9 @@ class Shapes:
 
 @DATASETS.register("shapes")
 def shapes(**settings: Any) -> Shapes:
-    """Return a data set without pictures. `settings` are the fields of ShapesSettings; SpecError if one is unknown or wrong."""
-    given = ShapesSettings.of(**settings)
-    lengths = (given.size, given.size) if isinstance(given.size, int) else given.size
-    return Shapes(given.classes, (given.channels, *lengths))
+    """Return a data set without pictures. `settings` are the fields of ShapesSettings; SpecError for unknown or invalid
+    ones.
+    """
+    chosen = ShapesSettings.of(**settings)
+    lengths = (chosen.size, chosen.size) if isinstance(chosen.size, int) else chosen.size
+    return Shapes(chosen.classes, (chosen.channels, *lengths))

@@ -1,1 +1,1 @@
-"""Syno from Python: studies of a user's own networks and functions, and plots of them, in a notebook or a script."""
+"""Syno from Python: studies of a user's own networks and functions, with plots, in a notebook or a script."""

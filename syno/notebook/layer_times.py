@@ -1,4 +1,4 @@
-"""The latency of a network's layers on this machine, as they are and with operators in their place."""
+"""The latency of a network's layers on this machine, as they are and replaced by operators."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def layer_latency(
     where: Where = "spatial",
     **settings: Any,
 ) -> pandas.DataFrame:
-    """Measure the layers that operators replace, with plain PyTorch on the device of the network.
+    """Measure the layers that operators replace, in plain PyTorch on the device of the network.
 
-    Layers of equal sizes are measured once. The layer and the operators in its place are timed in turns, without gradients, on
-    inputs of the shape that the layer has in the network, after a warm-up.
+    Layers of equal sizes are measured once. After a warm-up, the layer and its replacements are timed in turns, without
+    gradients, on inputs of the layer's shape in the network.
 
     >>> import syno, torch
     >>> from torch import nn
@@ -52,34 +52,34 @@ def layer_latency(
     Args:
         network: the network; it is not changed.
         operators: one operator or several.
-        example: the network's inputs, whose length is the batch: a tensor, a tuple of arguments, or a dict of named ones.
+        example: inputs of the network, whose length is the batch size: a tensor, a tuple of arguments, or a dict of named ones.
         where: the layers; see `syno.substitute`.
-        settings: such as `threads` (1) and `least_ms` (500 for each layer); those of `tune: latency` in docs/options.md.
+        settings: options of `tune: latency` in docs/options.md, such as `threads` (1) and `least_ms` (500 for each layer).
 
     Returns a table with a row for each layer and operator: `layer`, `operator`, `latency_ms` with the ends of its 95 %
-    interval, and `speedup` over the layer as it is, among others (`syno.run.values.Latency`). `syno.plot.layer_latency`
-    draws it.
+    interval, and `speedup` over the layer as it is, among others (`syno.run.values.Latency`). `syno.plot.layer_latency` draws
+    it.
 
-    Raises MisfitError if an operator does not fit a layer, SpecError for wrong settings or if there is no layer to replace.
+    Raises MisfitError if an operator does not fit a layer, SpecError for invalid settings or if there is no layer to replace.
     """
     chosen = [operators] if isinstance(operators, PGraph) else list(operators)
-    if names := sorted({one.name for one in chosen if [other.name for other in chosen].count(one.name) > 1}):
+    if names := sorted({operator.name for operator in chosen if [other.name for other in chosen].count(operator.name) > 1}):
         raise SpecError(f'several of the operators are called "{names[0]}"; give them names by operator.renamed("...")')
     check_example(example)
     try:
-        given = LatencySettings(**{**settings, "batch": len_of_batch(example)})
+        latency_settings = LatencySettings(**{**settings, "batch": len_of_batch(example)})
     except ValidationError as error:
         raise SpecError(f"layer_latency: {explained(error, LatencySettings)}") from None
     place = first_inputs(example)[0].device
     device = str(place)
     shapes = {call.name: call.input for call in trace(network, example)}
-    networks = [network, *(substitute(network, one, example, where=where) for one in chosen)]
+    networks = [network, *(substitute(network, operator, example, where=where) for operator in chosen)]
     rows: list[dict[str, Any]] = []
-    for found in distinct_layers(network, example, where):
-        name = found.layer.name
-        calls = [_call(one.get_submodule(name), torch.rand(shapes[name], device=place)) for one in networks]
-        with torch.no_grad(), pinned(given), alone(device):
-            turns = in_turns(calls, given, stopwatch_of(device))
+    for distinct in distinct_layers(network, example, where):
+        name = distinct.layer.name
+        calls = [_call(model.get_submodule(name), torch.rand(shapes[name], device=place)) for model in networks]
+        with torch.no_grad(), pinned(latency_settings), alone(device):
+            turns = in_turns(calls, latency_settings, stopwatch_of(device))
         for number, interval in enumerate(turns.latencies):
             operator = chosen[number - 1] if number else None
             rows.append(
@@ -95,8 +95,8 @@ def layer_latency(
                     "latency_ms": interval.value,
                     "latency_low_ms": interval.low,
                     "latency_high_ms": interval.high,
-                    "batch": given.batch,
-                    "threads": given.threads,
+                    "batch": latency_settings.batch,
+                    "threads": latency_settings.threads,
                     "checked": False,
                     "suspicious": False,
                     "speedup": turns.speedups[number - 1].value if number else 1.0,

@@ -110,9 +110,9 @@ def task(**_):
 
 
 class Classification(Task):
-    """Classifying with the cross-entropy of the network's outputs and integer labels. The score is the accuracy.
+    """Classification: cross-entropy of the network's outputs and integer labels. The score is the accuracy.
 
-    Batches are pairs of inputs and labels, of which labels below 0 do not count.
+    Batches are pairs of inputs and labels; labels below 0 are ignored.
     """
 
     metric = ACCURACY
@@ -123,11 +123,11 @@ class Classification(Task):
         return functional.cross_entropy(model(inputs), labels.masked_fill(labels < 0, -100))
 
     def counted(self, batch: Any) -> float:
-        """Return the number of labels that count."""
+        """Return the number of labels that are not ignored."""
         return int((self._pair(batch)[1] >= 0).sum())
 
     def score(self, model: nn.Module) -> float:
-        """Return the share of the labels of the batches to test on that the network answers."""
+        """Return the accuracy: the fraction of test labels that the network predicts."""
         right = count = 0
         for batch in self.tests(model):
             inputs, labels = self._pair(batch)
@@ -139,7 +139,7 @@ class Classification(Task):
         return right / count
 
     def difference(self, output: Any, taught: Any) -> torch.Tensor:
-        """Return the divergence of the probabilities of the classes."""
+        """Return the divergence of the class probabilities; see `divergence`."""
         return divergence(output, taught, 1)
 
     def _pair(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
@@ -177,50 +177,52 @@ def speed_up(
     progress: bool = True,
     **training: Any,
 ) -> SpeedUp:
-    """Search operators with which a trained network is faster, train and measure the best, and return what was found.
+    """Search operators that speed up a trained network, train and measure the best, and return the answer.
 
-    It writes an experiment into a folder and runs its workflow, the same stages as `syno run`. Beside the operators, it tries
-    the network pruned, narrower, and with known layers; the answer is the best of all. After an interruption (Ctrl-C, a crash),
-    the same call goes on where it was. A call is the same if its settings, the network with its weights, the batches, and the
-    code of its functions with all that they read are the same: another one in the same folder is an error that names what
-    changed. Where all was done before, the network is scored again on this call's batches, and the answer says that it is old.
+    It writes an experiment into a folder and runs its workflow, the same stages as `syno run`. Besides operators, it tries
+    pruned and narrower networks, and known layers; the answer is the best of all. After an interruption (Ctrl-C, a crash), an
+    equal call continues. Calls are equal if their settings, the network with its weights, the batches, and the code of the
+    functions with all their dependencies are equal: a different call in the same folder is an error that names the changes. If
+    an equal call has finished before, its network is scored again on this call's batches, and the answer states its age.
 
     Args:
         model: the network, with trained weights, or an ONNX file, which `syno.read_onnx` reads. A copy of it is used. Operators
             are fitted to the layers that they replace.
-        example_inputs: what the network is called with: a tensor, a tuple of arguments, or a dict of named arguments. Speeds
-            are those of one sample. By default the first part of the first batch to train on.
-        train, test: batches to train and to test on: lists, or anything that can be gone through again and again, such as a
+        example_inputs: inputs of the network: a tensor, a tuple of arguments, or a dict of named arguments. Speeds are measured
+            for one sample. Default: the first element of the first training batch.
+        train, test: training and test batches: lists, or other iterables that can be iterated repeatedly, such as a
             `torch.utils.data.DataLoader`.
         loss: `loss(model, batch)` returns a scalar; by default the cross-entropy of the outputs with integer labels.
-        score: `score(model)` returns a number; by default the accuracy, or the mean loss of the tests where a loss is given.
-        metric: of the score: its name, its unit, and whether more of it is better, as in `syno.Metric("SI-SDR", "dB")`.
-        fit: `fit(model, report)` is your whole training, in place of `train` and `loss`: `syno.Task` describes it.
-        speedup: how many times as fast the network must be, as measured.
-        lose_at_most: how much worse its score may be, in the unit of the score: 0.01 is one point of accuracy.
-        compiler: with which the speed is measured; by default `native` on the processor and `inductor` on GPUs.
-        device: on which it trains and is measured: `cpu`, `cuda`, or one of several GPUs.
-        minutes: after about this time, no more operators are tried and the best are trained; None: after `trials`.
-        folder: of the experiment and its results.
+        score: `score(model)` returns a number; default: the accuracy, or the mean test loss if a loss is given.
+        metric: the score's name, unit and direction, as in `syno.Metric("SI-SDR", "dB")`.
+        fit: `fit(model, report)` is your whole training, instead of `train` and `loss`; see `syno.Task`.
+        speedup: required speedup, as measured.
+        lose_at_most: allowed loss of score, in the unit of the score: 0.01 is one point of accuracy.
+        compiler: compiler with which speeds are measured; default: `native` on the CPU and `inductor` on GPUs.
+        device: device for training and measurement: `cpu`, `cuda`, or one of several GPUs.
+        minutes: approximate time after which the search ends and the best operators are trained; None: after `trials`.
+        folder: folder of the experiment and its results.
         where: the layers to replace: the name of a rule, or names and patterns of layers; see `syno.substitute`.
-        trials: operators that are trained in the search. Those that are too slow are not trained, and do not count.
-        seeds: trainings of each operator that is selected, with other random numbers, for the interval of its score.
-        workers: processes that search. With one, equal calls make equal trials.
-        cores: of the processor, for all; by default those that this process may use.
-        train_original: whether the network as it is is trained, too. If not, its score is that of the weights that it has.
-        rivals: whether the network is also pruned, made narrower and tried with known layers, which docs/search.md describes.
-        mixtures: whether an operator is also chosen for each layer, in the network and in pruned ones, if several are replaced;
-            not with `fit`.
-        spec: options of the space of operators, in place of those that are chosen here; docs/options.md lists them.
-        progress: whether progress is shown, with the time left.
-        training: settings of the training, such as `epochs=4`; docs/training.md describes them. Without `fit`, trainings also
-            learn from the outputs of the model (`distill`).
+        trials: number of operators that are trained in the search. Operators that are too slow are not trained, and do not
+            count.
+        seeds: number of trainings of each selected operator, with different seeds, for the confidence interval of its score.
+        workers: number of search processes. With one, equal calls make equal trials.
+        cores: number of processor cores for all processes; default: all that this process may use.
+        train_original: whether to train the original network, too. If not, its score is that of its given weights.
+        rivals: whether to try pruned and narrower networks and known layers, which docs/search.md describes.
+        mixtures: whether to try mixtures, with a different operator for each layer, in the original and in pruned networks, if
+            several layers are replaced; not with `fit`.
+        spec: options that override those of the space of operators; docs/options.md lists them.
+        progress: whether to display progress and the remaining time.
+        training: settings of the training, such as `epochs=4`; docs/training.md describes them. Without `fit`, trainings use
+            knowledge distillation from the model (`distill`).
 
     Raises:
-        SpecError: a setting is wrong, the folder is that of another call, or something cannot be pickled for other processes.
+        SpecError: a setting is invalid, the folder belongs to a different call, or an argument cannot be pickled for other
+            processes.
         TrainingError: a stage failed; the message names its log.
-        DataError: the network of an earlier answer has another score on the batches of this call.
-        KeyboardInterrupt: it was interrupted.
+        DataError: the network of an earlier answer has a different score on the batches of this call.
+        KeyboardInterrupt: the call was interrupted.
 
     >>> import syno, torch
     >>> from torch import nn
@@ -234,9 +236,9 @@ def speed_up(
     place = Path(folder).resolve()
     task = _task(train, test, loss, score, metric, fit, example_inputs)
     begun = {"initialization": "keep"} if fit is not None else {"initialization": "fit", "distill": {}}
-    given = {"train_original": train_original, "device": device, **begun, **training}
+    training_options = {"train_original": train_original, "device": device, **begun, **training}
     try:
-        settings = TrainingSettings(**given)
+        settings = TrainingSettings(**training_options)
     except ValidationError as error:
         raise SpecError(f"speed_up: {explained(error, TrainingSettings)}") from None
     layers = where if isinstance(where, str) else ", ".join(where)
@@ -260,21 +262,21 @@ def speed_up(
         **({"mixtures": {"count": 1}} if mixtures and settings.initialization == "fit" and len(workload.layers) > 1 else {}),
         "tune": {"compilers": ["eager"], "devices": [device], "baselines": False},
     }
-    written = settings.model_dump(mode="json", include=set(given))
+    written = settings.model_dump(mode="json", include=set(training_options))
     call = _Call(place, model, task, {"layers": layers, "training": written}, options)
     load_experiments(call.experiment)  # SpecError before anything is written
     with _alone(place, call.check) as lock:
         before = call.answered
         call.write()
         _Run(call, lock, cores, minutes, progress).finish()
-        found = SpeedUp(place)
+        answer = SpeedUp(place)
         if before is not None and before == call.answered:
-            found.score_again(task, before, settings)
-    return found
+            answer.score_again(task, before, settings)
+    return answer
 
 
 def _check_numbers(**numbers: Any) -> None:
-    """Raise SpecError if an argument of `speed_up` is no number, or not one that it may be."""
+    """Raise SpecError if a numeric argument of `speed_up` has the wrong type or is out of range."""
     for name, value in numbers.items():
         if value is None and name in ("minutes", "cores"):
             continue
@@ -296,30 +298,30 @@ def _task(
     fit: Callable[..., object] | None,
     example_inputs: Any,
 ) -> Task:
-    """Return the task of a call. Raises SpecError if something in it cannot be what it has to be."""
+    """Return the task of a call. Raises SpecError if a part of it is invalid."""
     if loss is None and fit is None:
         if score is not None or metric is not None:
             raise SpecError("a score of your own needs a loss of your own; give loss=..., or fit=...")
         return checked(Classification(train, test, example_inputs=example_inputs, name="classification"))
     own = {"loss": loss, "score": score, "metric": metric, "fit": fit, "example_inputs": example_inputs}
     name = getattr(fit or loss, "__name__", "task")
-    return checked(Task(train, test, name=name, **{part: one for part, one in own.items() if one is not None}))
+    return checked(Task(train, test, name=name, **{part: value for part, value in own.items() if value is not None}))
 
 
 def _budget(workload: OwnWorkload, speedup: float) -> dict[str, float]:
-    """Return the bounds of FLOPs within which operators are searched that may be fast enough, as `relative_budget`."""
+    """Return bounds of FLOPs (as `relative_budget`) for operators that may be fast enough."""
     rest = workload.rest.flops / workload.original.flops
     most = min(1.0, max(FLOPS_OF_SPEED / speedup, rest + LEAST_GAIN * (1 - rest)))
     return {"least_flops": round(rest + LEAST_GAIN * (most - rest), 4), "most_flops": round(most, 4)}
 
 
 class _Call:
-    """The call of `speed_up` in a folder: an experiment, and the objects that it is about, for the processes of its stages.
+    """A call of `speed_up` in a folder: its experiment, and the pickled objects for the processes of its stages.
 
     Args:
         folder: of the experiment and its results.
         model, task: the objects.
-        workload: its settings but for the objects.
+        workload: settings of the workload, without the objects.
         options: other options of the experiment.
     """
 
@@ -343,40 +345,43 @@ class _Call:
 
     @property
     def answered(self) -> datetime | None:
-        """When the last answer of this folder was found; None if there is none."""
+        """Time of the last answer in this folder; None if there is none."""
         file = self.folder / REPORT
         return datetime.fromtimestamp(file.stat().st_mtime).astimezone() if file.is_file() else None
 
     def check(self) -> dict[str, Any] | None:
-        """Return the answer of an equal call in the folder; None without one. SpecError if another call wrote there."""
+        """Return the stored data of an equal call in the folder; None without one. SpecError if a different call wrote
+        there.
+        """
         file = self.folder / CODE / CALL
         if not file.is_file():
             return None
         kept: dict[str, Any] = json.loads(file.read_text())
         there, here = dict(kept["call"]), dict(self._identity)
         changed = changes(there.pop(OWN, {}), here.pop(OWN))
-        if found := [*named_differences(there, here), *([in_words(changed)] if changed else [])]:
+        if differences := [*named_differences(there, here), *([in_words(changed)] if changed else [])]:
             raise SpecError(
-                f"{self.folder} is of another call of speed_up: {'; '.join(found)}. Give another folder, or delete this one"
+                f"{self.folder} is of another call of speed_up: {'; '.join(differences)}. "
+                "Give another folder, or delete this one"
             )
         return kept
 
     def write(self) -> None:
-        """Write the experiment and the objects, unless an equal call did. SpecError if the folder is that of another call."""
+        """Write the experiment and the objects, unless an equal call has done so. SpecError if a different call wrote there."""
         file, kept, trials = self.folder / CODE / CALL, self.check(), self.experiment["study"]["n_trials"]
         if kept is not None:
             if kept["trials"] == trials and (self.folder / FROZEN).is_file():  # its minutes may have ended the search before
                 return
         else:
-            for name, one in (("network", self.model), ("task", self.task)):
-                write_whole(self.folder / CODE / f"{name}.pkl", self._pickled(name, one))
+            for name, pickled in (("network", self.model), ("task", self.task)):
+                write_whole(self.folder / CODE / f"{name}.pkl", self._pickled(name, pickled))
             places = [str(Path(place or ".").resolve()) for place in sys.path if not _is_installed(place)]
             write_whole(self.folder / CODE / f"{self.module}.py", MODULE.format(places=places))
         write_whole(file, json.dumps({"call": self._identity, "trials": trials}, indent=1))
         self.write_config()
 
     def write_config(self, trials: int | None = None) -> None:
-        """Write the experiment's file. `trials`: in place of the number of trials of the call."""
+        """Write the experiment's file. `trials` overrides the number of trials."""
         study = self.experiment["study"] | ({} if trials is None else {"n_trials": trials})
         write_whole(self.config, yaml.safe_dump({**self.experiment, "study": study}, sort_keys=False))
 
@@ -393,9 +398,9 @@ class _Call:
 
     @cached_property
     def _identity(self) -> dict[str, Any]:
-        """Everything by which this call is told from another one, as JSON. More trials go on with those there are."""
+        """The identity of this call, as JSON, by which calls are compared. It excludes the number of trials, which may grow."""
         told: dict[str, Any] = {
-            "experiment": {name: one for name, one in self.experiment.items() if name != "study"},
+            "experiment": {name: value for name, value in self.experiment.items() if name != "study"},
             "task": _described(self.task),
             OWN: identity_of({"the network": self.model, **self.task.things}).stored,
         }
@@ -403,16 +408,16 @@ class _Call:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Pickles memory that several tensors are parts of once; PyTorch pickles all of it with each batch that `split` made."""
+    """Pickles the common memory of several tensors once; PyTorch would pickle all of it for each batch that `split` made."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
         self.whole: dict[tuple[int, torch.dtype], torch.Tensor] = {}
 
     def reducer_override(self, value: Any) -> Any:
-        """Return the function and the arguments that make an object again; see `pickle.Pickler.reducer_override`.
+        """Return the function and arguments that reconstruct an object; see `pickle.Pickler.reducer_override`.
 
-        An iterator that a loader holds, as of its persistent workers, is None in the other process, where it begins anew.
+        Iterators inside a loader, as of persistent workers, are pickled as None; they are created anew in the other process.
         """
         if isinstance(value, _BaseDataLoaderIter | GeneratorType):
             return type(None), ()
@@ -428,12 +433,12 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 def _described(task: Task) -> dict[str, Any]:
-    """Return the metric and the numbers of batches of a task."""
-    found: dict[str, Any] = {"metric": task.score_metric.key}
+    """Return the metric and the numbers of batches of a task, as part of the call's identity."""
+    description: dict[str, Any] = {"metric": task.score_metric.key}
     for part in ("train", "test"):
         with suppress(TypeError):
-            found[f"batches to {part} on"] = len(getattr(task, part))
-    return found
+            description[f"batches to {part} on"] = len(getattr(task, part))
+    return description
 
 
 def _is_installed(place: str) -> bool:
@@ -445,10 +450,10 @@ class _Run:
 
     Args:
         call: with the experiment.
-        lock: the descriptor of the folder's lock.
-        cores: of the processor.
-        minutes: after which no more operators are tried.
-        shows: whether progress is shown.
+        lock: descriptor of the folder's lock.
+        cores: number of processor cores.
+        minutes: time after which no more operators are tried.
+        shows: whether to display progress.
     """
 
     def __init__(self, call: _Call, lock: int, cores: int | None, minutes: float | None, shows: bool) -> None:
@@ -465,7 +470,7 @@ class _Run:
             self._workflow(shown)
 
     def _workflow(self, shown: Display | None, targets: Sequence[str] = ()) -> bool:
-        """Run the workflow up to the targets; return whether it ended. With targets, it is interrupted at the deadline."""
+        """Run the workflow up to the targets; return whether it completed. With targets, it is interrupted at the deadline."""
         arguments = command(str(self.call.config), LOCAL, self.cores, targets, self.call.folder)
         with (self.call.folder / LOG).open("ab") as log:
             process = subprocess.Popen(
@@ -493,40 +498,41 @@ class _Run:
         return True
 
     def _reason(self) -> str:
-        """Return the last error that the workflow told."""
+        """Return the last error in the workflow's log."""
         lines = (self.call.folder / LOG).read_text(errors="replace").splitlines()
         return next((line.removeprefix(ERROR) for line in reversed(lines) if line.startswith(ERROR)), "the workflow failed")
 
     def _finished(self) -> tuple[int, Snapshot | None]:
-        """Return the number of trainings that are done, in the search and after it, and a snapshot of the search."""
+        """Return the number of finished trainings, in the search and after it, and a snapshot of the search."""
         after = len(list(self.call.folder.glob(TRAINING.format(key="*", seed="*"))))
         with suppress(SynoError):  # it has not begun
-            found = Watch(str(self.call.config)).look()
-            return found.finished + after, found
+            snapshot = Watch(str(self.call.config)).look()
+            return snapshot.finished + after, snapshot
         return after, None
 
     def _show(self, shown: Display, began: float, before: int) -> None:
         (experiment,) = map(Experiment.checked, load_experiments(self.call.experiment).values())
-        done, found = self._finished()
-        trials, seconds = experiment.study.n_trials if found is None else found.planned, time.monotonic() - began
+        done, snapshot = self._finished()
+        trials, seconds = experiment.study.n_trials if snapshot is None else snapshot.planned, time.monotonic() - began
         # Rivals that are no faster are not trained, and there may be fewer mixtures: then the last ones take no time.
         networks = 1 + min(experiment.select.count, trials) + len((*experiment.rival_names, *experiment.mixture_names))
         total = max(done, trials + len(experiment.train.seeds) * networks)
         shown.show(Progress(
-            experiment.name, done, total, done, running=0 if found is None else found.running, seconds=seconds,
-            rate=(done - before) / max(seconds, 1e-9), screened={} if found is None else dict(found.screened),
+            experiment.name, done, total, done, running=0 if snapshot is None else snapshot.running, seconds=seconds,
+            rate=(done - before) / max(seconds, 1e-9), screened={} if snapshot is None else dict(snapshot.screened),
         ))  # fmt: skip
 
 
 @contextmanager
 def _alone(folder: Path, check: Callable[[], object]) -> Iterator[int]:
-    """Hold the lock of a folder, and yield its descriptor. Waits while an equal call, or its ending workflow, holds the lock.
+    """Lock a folder, and yield the lock's descriptor. Waits while an equal call, or its ending workflow, holds the lock.
 
-    The worker of a call that was killed still has its trial: with a second one beside it, equal calls would make other trials.
+    A worker of a killed call may still be running a trial; with a second worker beside it, equal calls would make different
+    trials.
 
     Args:
-        folder: is made if it is not there.
-        check: raises SpecError if the call that runs there is another one, which is not waited for.
+        folder: created if needed.
+        check: raises SpecError if the running call is a different one, for which this call does not wait.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("w") as file:
@@ -542,7 +548,7 @@ def _alone(folder: Path, check: Callable[[], object]) -> Iterator[int]:
 
 
 def _is_locked(file: IO[str]) -> bool:
-    """Lock a file, and return whether that went; another process may have the lock."""
+    """Lock a file; return False if another process holds the lock."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -551,7 +557,7 @@ def _is_locked(file: IO[str]) -> bool:
 
 
 def _end_with(parent: int) -> None:
-    """Let this process, and the jobs that it will run, be interrupted when its parent ends, however it ends."""
+    """Let this process and its jobs be interrupted when its parent ends for any reason."""
     for number in (signal.SIGINT, signal.SIGHUP):  # a shell starts programs in the background with signals ignored
         signal.signal(number, signal.SIG_DFL)
     if sys.platform == "linux":
@@ -566,7 +572,7 @@ def _interrupt(process: subprocess.Popen[bytes]) -> None:
 
 
 class SpeedUp:
-    """What `syno.speed_up` has found, also in an earlier process.
+    """The answer of `syno.speed_up`, also from an earlier process.
 
     >>> import syno
     >>> syno.SpeedUp("speed_up").folder.name
@@ -581,14 +587,14 @@ class SpeedUp:
         self._age = ""
 
     def score_again(self, task: Task, trained_at: datetime, settings: TrainingSettings) -> None:
-        """Score the network of an earlier answer on the batches of a task, and note that the answer is old, and the score.
+        """Score the network of an earlier answer on the batches of a task; record the answer's age and the score for display.
 
         Args:
             task: of this call.
-            trained_at: when the answer was found.
+            trained_at: time of the answer.
             settings: of the training.
 
-        Raises DataError if the score is another one than in the record of the training.
+        Raises DataError if the score differs from that in the record of the training.
         """
         key = ORIGINAL if self.best is None else self.best.key
         record, metric = record_taken(self.experiment, key), METRICS[record_taken(self.experiment, key).metric]
@@ -616,15 +622,15 @@ class SpeedUp:
 
     @cached_property
     def run(self) -> StoredRun:
-        """What its records say."""
+        """The run of the experiment: its records and verdicts."""
         return StoredRun(self.experiment)
 
     @cached_property
     def best(self) -> JudgedNetwork | None:
-        """The verdict on the network that is returned: the best of all, also of those without a synthesized operator.
+        """The verdict on the returned network: the best of all, including those without synthesis.
 
-        Its intervals, and its verdict, count that it was chosen among all of these. Its `state` is "meets" or "may meet". None
-        if no network meets the goal or may meet it.
+        Its intervals and verdict are corrected for its selection among all of these. Its `state` is "meets" or "may meet". None
+        if no network meets or may meet the goal.
         """
         assert self.run.goal is not None  # of every call
         best = best_of(self.run.scores, self.run.goal, self.run.metric)
@@ -632,42 +638,42 @@ class SpeedUp:
 
     @property
     def speedup(self) -> Interval:
-        """How many times as fast as the original `best` is, as measured, with its 95 % interval; 1 for the original."""
+        """Measured speedup of `best` over the original, with its 95 % interval; 1 for the original."""
         return Interval(1.0) if self.best is None else self.best.speedup
 
     @property
     def lost(self) -> Interval:
-        """How much worse the score of `best` is, in the unit of the score, with its 95 % interval; 0 for the original."""
+        """Loss of score of `best` against the original, in the score's unit, with its 95 % interval; 0 for the original."""
         return Interval(0.0) if self.best is None else self.best.lost
 
     @cached_property
     def model(self) -> nn.Module:
-        """The best network, with its trained weights, in evaluation mode; the original if no other meets the goal."""
+        """The best network, with its trained weights, in evaluation mode; the original if no network meets the goal."""
         if self.best is None:
             warnings.warn(f"no network meets the goal, so this is the original. {self}", stacklevel=2)
         return trained_network(self.experiment, ORIGINAL if self.best is None else self.best.key)
 
     @property
     def front(self) -> pandas.DataFrame:
-        """The networks that no other one beats in both score and speed, the most accurate first.
+        """The Pareto front of score and speed: the networks that no other network beats in both, the most accurate first.
 
         The columns are operator, score, speedup, speedup_low, speedup_high, lost, lost_low, lost_high and verdict.
         """
-        judged = sorted(self.run.judged, key=lambda one: (STATES.index(one.state or "unknown"), one.missing))
-        original = next((one.score for one in self.run.scores if one.key == ORIGINAL), None)
-        rows = [(one.operator, one.score, *one.speedup, *one.lost, one.state or "") for one in judged]
+        judged = sorted(self.run.judged, key=lambda network: (STATES.index(network.state or "unknown"), network.missing))
+        original = next((network.score for network in self.run.scores if network.key == ORIGINAL), None)
+        rows = [(network.operator, network.score, *network.speedup, *network.lost, network.state or "") for network in judged]
         rows.append((ORIGINAL, original, *Interval(1.0, 1.0, 1.0), *Interval(0.0, 0.0, 0.0), ""))
         known = [row for row in rows if row[2] == row[2]]
         kept = front([(-row[2], -row[5]) for row in known])
-        found = pandas.DataFrame([known[place] for place in kept], columns=list(COLUMNS))
-        return found.sort_values("lost", ignore_index=True)
+        table = pandas.DataFrame([known[place] for place in kept], columns=list(COLUMNS))
+        return table.sort_values("lost", ignore_index=True)
 
     def report(self) -> Path:
-        """Return the page with the answer, tables, figures and operators, for a browser."""
+        """Return the path of the page with the answer, tables, figures and operators, for a browser."""
         return self.folder / REPORT
 
     def save(self, folder: str | Path) -> Path:
-        """Write the best network into a folder that needs nothing of Syno: code, weights, a card; see `syno get`."""
+        """Write the best network into a folder that works without Syno: code, weights and a card; see `syno get`."""
         take_network(self.experiment, ORIGINAL if self.best is None else self.best.key, Path(folder))
         return Path(folder)
 

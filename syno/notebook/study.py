@@ -1,6 +1,7 @@
-"""A study as Python users type it: a space, an objective, and where its trials are stored.
+"""Studies for Python users: a space, an objective, and the storage of trials.
 
-It is `syno.search.study.Study` with the defaults of experiments, in this process. Other processes may work on it, too.
+It wraps `syno.search.study.Study` with the defaults of experiments, in this process. Other processes may work on the same
+study.
 """
 
 from __future__ import annotations
@@ -51,25 +52,25 @@ Objective: TypeAlias = Callable[..., float | Mapping[str, float]]
 
 
 class NetworkObjective(ABC):
-    """An objective that evaluates operators in a network, and can evaluate the network as it is."""
+    """An objective that evaluates operators in a network, and can evaluate the original network."""
 
     @property
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """Everything that its results depend on, as JSON."""
+        """The settings on which its results depend, as JSON."""
 
     @property
     def identity(self) -> Identity | None:
-        """What the user's own network and data are; None if nothing is own."""
+        """Identity of the user's own network and data; None without user code."""
         return None
 
     @abstractmethod
     def train_original(self) -> dict[str, Any]:
-        """Return the score of the network as it is, in the form that `evaluation` takes."""
+        """Train the original network, and return its score in the form that `evaluation` takes."""
 
     @abstractmethod
     def evaluation(self, spec: OperatorSpec, original: Mapping[str, Any] | None = None) -> Evaluation:
-        """Return the evaluation of the operators of a spec, which adds the metrics of the network as it is to theirs.
+        """Return the evaluation of the operators of a spec, which adds the original network's metrics to theirs.
 
         Raises SpecError if the spec is for other layers.
         """
@@ -90,23 +91,23 @@ class ValueReward(Reward):
 
 
 def evaluation_of(objective: Objective) -> Evaluation:
-    """Return the evaluation that calls a function of an operator, or of an operator and a `syno.train.contract.Report`.
+    """Return the evaluation that calls a function with an operator, or with an operator and a `syno.train.contract.Report`.
 
     A number that it returns becomes the metric `value`.
 
-    Raises SpecError if the function can be called with neither.
+    Raises SpecError if the function accepts neither.
     """
     takes_report = _takes_report(objective)
 
     def evaluate(operator: PGraph, report: Report) -> Mapping[str, float]:
-        found: Any = objective(operator, report) if takes_report else objective(operator)
-        return found if isinstance(found, Mapping) else {VALUE: float(found)}
+        result: Any = objective(operator, report) if takes_report else objective(operator)
+        return result if isinstance(result, Mapping) else {VALUE: float(result)}
 
     return FunctionEvaluation(evaluate)
 
 
 def _takes_report(objective: Objective) -> bool:
-    """Return whether a function takes a report, too. SpecError if it takes neither one nor two arguments."""
+    """Return whether a function takes a report as second argument. SpecError if it takes neither one nor two arguments."""
     if not callable(objective):
         raise SpecError(
             f"the objective is {objective!r}; give a syno.Training, or a function that takes an operator and returns a number "
@@ -127,8 +128,12 @@ def _takes_report(objective: Objective) -> bool:
 
 
 def _is_needed(signature: inspect.Signature) -> bool:
-    """Return whether a second argument has no default, or is called `report`."""
-    places = [one for one in signature.parameters.values() if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    """Return whether a second argument is required, or is called `report`."""
+    places = [
+        parameter
+        for parameter in signature.parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
     return len(places) > 1 and (places[1].default is inspect.Parameter.empty or places[1].name == "report")
 
 
@@ -142,27 +147,27 @@ FIRST = ("number", "outcome", "reward")
 class TrialTable(pandas.DataFrame):
     """A pandas frame with a row for each trial and the columns of `syno.search.storage.records.table`.
 
-    When it is printed or shown by a notebook, it has the columns that matter: the outcome, the reward, the metrics of the
-    operator, its id. What is taken from it, such as some of its columns, is a plain frame.
+    When it is printed or shown by a notebook, it has only the main columns: the outcome, the reward, the metrics of the
+    operator, and its id. Selections from it, such as some of its columns, are plain frames.
     """
 
     @property
     def short(self) -> pandas.DataFrame:
-        """The columns that are shown: metrics under their own names, the first digits of the operator's id, and messages."""
+        """The displayed columns: metrics under their own names, the first digits of the operator's id, and messages."""
         names = [str(name).removeprefix(METRIC) for name in self if str(name).startswith(METRIC)]
         metrics, whole = {f"{METRIC}{name}": name for name in shown_metrics(names)}, pandas.DataFrame(self)
-        found = whole[[name for name in (*FIRST, *metrics, "seconds") if name in whole]].rename(columns=metrics)
+        shown = whole[[name for name in (*FIRST, *metrics, "seconds") if name in whole]].rename(columns=metrics)
         if "operator" in whole:
-            found["operator"] = [text.rstrip().rpartition("id ")[2][:ID_DIGITS] for text in whole["operator"]]
+            shown["operator"] = [text.rstrip().rpartition("id ")[2][:ID_DIGITS] for text in whole["operator"]]
         if "message" in whole and whole["message"].any():
-            found["message"] = [text.partition("\n")[0] for text in whole["message"]]
-        return found.set_index("number").rename_axis(index=None, columns="number") if "number" in found else found
+            shown["message"] = [text.partition("\n")[0] for text in whole["message"]]
+        return shown.set_index("number").rename_axis(index=None, columns="number") if "number" in shown else shown
 
     def __repr__(self) -> str:
         return repr(self.short)
 
     def _repr_html_(self) -> str:
-        """Return the table that notebooks show in place of the repr."""
+        """Return the HTML table that notebooks display."""
         return str(self.short.to_html(max_rows=60, border=0))
 
 
@@ -201,26 +206,28 @@ class Study:
         warm_start: Sequence[PGraph] = (),
         seed: int = 0,
     ) -> None:
-        """Open a study, or make it.
+        """Open or create a study.
 
         Args:
-            space: where operators are searched.
+            space: the space of operators, or its spec.
             objective: a `syno.Training`; or a function that takes an operator, and returns a number from 0 to 1, more is
-                better, or metrics by name, among them `value` or those that the reward reads. With a second argument, it is
-                also given a report, to be called with a step and a value (`syno.search.evaluation.Report`). An exception
-                fails the trial, and the study goes on.
+                better, or metrics by name, among them `value` or those that the reward reads. With a second argument, it also
+                gets a report, to be called with a step and a value
+                (`syno.search.evaluation.Report`). An exception fails the trial, and the study continues.
             name: name of the study in its storage; by default that of the space.
-            storage: a file, as "trials.db" (a database) or "trials.log" (a journal), or the URL of a database. If it holds
-                the study, the study continues. None: the trials are lost at the end of the process.
+            storage: a file, such as "trials.db" (a database) or "trials.log" (a journal), or the URL of a database. An existing
+                study
+                in it continues. None: the trials are lost at the end of the process.
             reward: computes the reward in [0, 1] from the metrics: a name in `syno.REWARDS`, a mapping with its name and
                 settings, or a Reward. By default "relative" for a training, and the metric `value` for a function.
-            policy: proposes operators: a name in `syno.POLICIES`, or a mapping with its name and settings. By default
+            policy: the policy that proposes operators: a name in `syno.POLICIES`, or a mapping with its name and settings.
+                Default:
                 "surrogate" for a training, "mcts" for a function.
-            warm_start: operators of the space to begin with, in this order.
+            warm_start: operators of the space that the first trials evaluate, in this order.
             seed: seed of the policy.
 
-        Raises SpecError if the storage holds a study of this name with other settings (the message names them), or if an
-        argument is wrong; UnknownNameError for an unknown policy or reward.
+        Raises SpecError if the storage has a study of this name with other settings (the message names them), or if an argument
+        is invalid; UnknownNameError for an unknown policy or reward.
         """
         from optuna import logging  # slow to import
 
@@ -256,23 +263,23 @@ class Study:
         )
 
     def run(self, n_trials: int, *, progress: bool = True) -> None:
-        """Evaluate operators until the study has `n_trials` trials, those of earlier runs included, or no operator is left.
+        """Evaluate operators until the study has `n_trials` trials, including those of earlier runs, or no operator is left.
 
-        It can be interrupted (Ctrl-C, or the notebook's stop button) and called again; the trial that ran is repeated. A
-        study with `syno.Training` begins with a training of the network as it is, whose score is kept with the study.
+        It can be interrupted (Ctrl-C, or the notebook's stop button) and called again; the interrupted trial is repeated. A
+        study with `syno.Training` begins with a training of the original network, whose score is stored with the study.
 
         Args:
-            n_trials: number of trials in the end. Trials that were interrupted, or are duplicates, do not count.
+            n_trials: the total number of trials. Interrupted and duplicate trials do not count.
             progress: whether the progress is shown: a bar on a terminal, a line every 30 seconds elsewhere.
 
-        Raises SearchStoppedError if evaluations fail for a reason that is not the operators', such as an objective that always
+        Raises SearchStoppedError if evaluations fail for reasons other than the operators, such as an objective that always
         raises an exception.
         """
         shown = display() if progress else None
         self._stored.run(self._evaluation(progress), n_trials, display=shown)
 
     def _evaluation(self, progress: bool) -> Evaluation:
-        """Return the evaluation, for which the original network is trained if it was not."""
+        """Return the evaluation; trains the original network first, if the reward needs its score and it is not stored yet."""
         if self._evaluate is None:
             training, original = self.objective, None
             assert isinstance(training, NetworkObjective)
@@ -289,44 +296,44 @@ class Study:
 
     @property
     def trials(self) -> TrialTable:
-        """All trials, a row for each, as a pandas frame; `syno.search.storage.records.table` has the columns."""
+        """All trials, one row each, as a pandas frame; `syno.search.storage.records.table` documents the columns."""
         return TrialTable(self._stored.trials)
 
     @property
     def best(self) -> TrialRecord:
         """The trial with the highest reward: `operator`, `reward`, `metrics`, `number`. SpecError if no trial has a reward."""
-        found = self.best_trials(1)
-        if not found:
+        best = self.best_trials(1)
+        if not best:
             raise SpecError(f"the study {self.name} has {outcomes(trials_in(self.trials))}, none with a reward; {self._why()}")
-        return found[0]
+        return best[0]
 
     def best_trials(self, count: int = 5) -> list[TrialRecord]:
         """Return the trials with the highest rewards, best first. Operators are named after the study and the trial."""
         return [
-            replace(found, operator=found.operator.renamed(f"{name_from(self.name)}_{found.number}"))
-            for found in self._stored.best(count)
+            replace(record, operator=record.operator.renamed(f"{name_from(self.name)}_{record.number}"))
+            for record in self._stored.best(count)
         ]
 
     def front(self, cost: str = "flops", score: str | None = None) -> TrialTable:
-        """Return the trials on the Pareto front: no other trial costs less and is better. Those of lowest cost are first.
+        """Return the trials on the Pareto front: no other trial costs less and is better. Sorted by ascending cost.
 
         Args:
             cost: a metric of which less is better.
-            score: a metric, of which more is better unless it says otherwise, as "loss" does; None: the score of a training, or
-                else the reward.
+            score: a metric of which more is better, except metrics with another direction, such as "loss"; None: the score of a
+                training, otherwise the reward.
 
-        Raises SpecError if no complete trial has such metrics; the message lists those there are.
+        Raises SpecError if no complete trial has these metrics; the message lists the existing ones.
         """
         done = rewarded(self.trials)
         chosen = score_of(done) if score is None else score
-        names = [metric_column(done, one) for one in (cost, chosen)]
+        names = [metric_column(done, metric) for metric in (cost, chosen)]
         sign = -1 if chosen in METRICS and not METRICS[chosen].more_is_better else 1
         points = [(float(x), sign * float(y)) for x, y in done[names].itertuples(index=False)]
         return TrialTable(done.iloc[front(points)])
 
     def _why(self) -> str:
         trials = self.trials
-        messages = [] if trials.empty else [str(one).splitlines()[0] for one in trials["message"] if one]
+        messages = [] if trials.empty else [str(message).splitlines()[0] for message in trials["message"] if message]
         return f"the last one says: {messages[-1]}" if messages else "call run(n_trials) first"
 
     def __repr__(self) -> str:
@@ -346,12 +353,12 @@ def storage_url(storage: str | Path | None) -> str:
 
 
 def rewarded(trials: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the complete trials by number."""
+    """Return the complete trials, sorted by number."""
     return trials[(trials["outcome"] == "complete") & trials["reward"].notna()].sort_values("number")
 
 
 def make_reward(reward: str | Mapping[str, Any] | Reward) -> Reward:
-    """Return a reward by its name, or by its name and settings. UnknownNameError or SpecError says what is wrong."""
+    """Return a reward from its name, or its name and settings. Raises UnknownNameError or SpecError."""
     if isinstance(reward, Reward):
         return reward
     settings = {"name": reward} if isinstance(reward, str) else reward
@@ -362,12 +369,12 @@ def make_reward(reward: str | Mapping[str, Any] | Reward) -> Reward:
 
 
 def score_of(trials: Any) -> str:
-    """Return the metric that trials are compared by: their score if they have one, else their reward."""
+    """Return the metric by which trials are compared: their score if they have one, otherwise their reward."""
     return score_in(str(name).removeprefix(METRIC) for name in trials.columns if str(name).startswith(METRIC)) or "reward"
 
 
 def metric_column(trials: Any, name: str) -> str:
-    """Return the column of a metric in a table of trials; "reward" and "seconds" are, too. SpecError if there is none."""
+    """Return the column of a metric (also "reward" and "seconds") in a table of trials. SpecError if there is none."""
     if name in ("reward", "seconds") and name in trials.columns:
         return name
     if f"{METRIC}{name}" in trials.columns:

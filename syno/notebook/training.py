@@ -1,4 +1,4 @@
-"""A network of a user's own and a data set, as the objective of a study: the score after a short training."""
+"""A user's own network and data as the objective of a study: the score after a short training."""
 
 from __future__ import annotations
 
@@ -55,23 +55,23 @@ Source: TypeAlias = Study | pandas.DataFrame | str | Path
 def trials_of(source: Source) -> pandas.DataFrame:
     """Return the trials of a study, of a table of trials, or of an experiment's results, numbered from 0.
 
-    Raises SpecError if there is no trial, or the table lacks a column.
+    Raises SpecError if there is no trial, or if the table lacks a column.
     """
     if isinstance(source, Study):
-        found: pandas.DataFrame = source.trials
+        trials: pandas.DataFrame = source.trials
     elif isinstance(source, pandas.DataFrame):
-        found = source
+        trials = source
     else:
         experiment = find_experiment(str(source))
         is_frozen = (experiment.folder / FROZEN).is_file()
-        found = read_frozen(experiment) if is_frozen else study_table(experiment)
-    if found.empty:
+        trials = read_frozen(experiment) if is_frozen else study_table(experiment)
+    if trials.empty:
         raise SpecError("there is no trial to plot; run the study first")
-    return complete(pandas.DataFrame(found), TRIAL_COLUMNS, "trials")
+    return complete(pandas.DataFrame(trials), TRIAL_COLUMNS, "trials")
 
 
 def run_of(source: Source) -> Run | None:
-    """Return the run of an experiment; None for other sources, and if there are no tables."""
+    """Return the run of an experiment; None for other sources, or if it has no tables yet."""
     if isinstance(source, Study | pandas.DataFrame):
         return None
     experiment = find_experiment(str(source))
@@ -79,19 +79,21 @@ def run_of(source: Source) -> Run | None:
 
 
 def layers_of(source: pandas.DataFrame | str | Path) -> Sequence[Latency]:
-    """Return the latencies of single layers of an experiment's results, or of a table. SpecError if it lacks a column."""
+    """Return the latencies of single layers in an experiment's results or a table. SpecError if a column is missing."""
     if isinstance(source, pandas.DataFrame):
         return latencies_in(pandas.DataFrame(source), "layers")
     return layers_in(StoredRun(find_experiment(str(source))).measured)
 
 
 def one_target(latencies: Sequence[Latency], device: str | None, compiler: str | None) -> list[Latency]:
-    """Return those of one device and compiler. Raises SpecError if there is none, or there are several to choose from."""
-    chosen = [one for one in latencies if device in (None, one.device) and compiler in (None, one.compiler)]
-    targets = {one.target for one in chosen}
+    """Return the latencies of one device and compiler. Raises SpecError if there are none, or several combinations."""
+    chosen = [latency for latency in latencies if device in (None, latency.device) and compiler in (None, latency.compiler)]
+    targets = {latency.target for latency in chosen}
     if len(targets) == 1:
         return chosen
-    there = ", ".join(f"{device} with {compiler}" for device, compiler in dict.fromkeys(one.target for one in latencies))
+    there = ", ".join(
+        f"{device} with {compiler}" for device, compiler in dict.fromkeys(latency.target for latency in latencies)
+    )
     asked = "several" if targets else "none of these"
     raise SpecError(f"there are latencies of {asked} to choose from: {there or 'none'}; give device and compiler")
 
@@ -102,11 +104,11 @@ Row = tuple[tuple[str, int], ...]  # values of variables
 
 @dataclass(frozen=True)
 class OwnWorkload(Workload):
-    """A workload whose network is a module, or a function that makes it.
+    """A workload whose network is a module, or a function that makes one.
 
     Attributes:
         own: the module or the function.
-        samples: length of the batch for which costs are counted; None for that of the training.
+        samples: batch size for which costs are counted; None for that of the training.
     """
 
     own: nn.Module | Make = nn.Identity
@@ -119,7 +121,7 @@ class OwnWorkload(Workload):
 
     @cached_property
     def identity(self) -> Identity:
-        """What the network, with its weights, and the data are, as they are now."""
+        """Identity of the network with its weights, and of the data, in their current state."""
         data = self.data.things if isinstance(self.data, Task) else things_of_data(self.data)
         return identity_of({"the network": self.own, **data})
 
@@ -128,41 +130,40 @@ class OwnWorkload(Workload):
         return True
 
     def _without_placed(self, chosen: int) -> nn.Module:
-        """Return a copy of the module, with its weights; or what the function makes while random numbers have this seed."""
+        """Return a copy of the module with its weights; or the function's result, called with the random seed `chosen`."""
         if isinstance(self.own, nn.Module) or type(self.own).__name__ == "ExportedProgram":
             check_network(self.own, "the network is")
             with unchanged_process(self.settings.seed):
                 make_whole(self.own, self._inputs, type(self.own).__name__)  # itself: lazy layers cannot be copied
             return copy_of(self.own)
-        what = "the function that makes the network"
-        with unchanged_process(chosen), user_code(what):
+        source = "the function that makes the network"
+        with unchanged_process(chosen), user_code(source):
             made = self.own()
-            check_network(made, f"{what} returned")
+            check_network(made, f"{source} returned")
             make_whole(made, self._inputs, type(made).__name__)
         return made
 
     @cached_property
     def paths(self) -> ExecutionPaths:
-        """The execution paths, see `Workload`. Warns if there are several."""
-        found = super().paths
-        if found.description:
-            warnings.warn(found.description, stacklevel=2)
-        return found
+        """The execution paths, see `Workload.paths`. Warns if there are several."""
+        paths = super().paths
+        if paths.description:
+            warnings.warn(paths.description, stacklevel=2)
+        return paths
 
     @property
     def example(self) -> Any:
-        """A batch, see `Workload`."""
-        found = super().example
-        return found if self.samples is None else of_batch(found, self.samples)
+        """Example inputs, see `Workload.example`."""
+        inputs = super().example
+        return inputs if self.samples is None else of_batch(inputs, self.samples)
 
 
 class Training(NetworkObjective):
     """The objective "train this network on this data": the score of the network with an operator in its layers.
 
     Each operator is trained from the beginning, with the same settings. Its metrics are the score ("accuracy", "loss" for text,
-    or that of a task of your own, as "IoU (more is better)"), "epochs", and the costs of the network for a batch of the space's
-    size: "flops", "parameters", "memory_bytes", and the same of the network as it is as "original_flops" and
-    "original_parameters".
+    or that of your own task, such as "IoU (more is better)"), "epochs", and the costs of the network for a batch of the space's
+    size: "flops", "parameters", "memory_bytes", and those of the original network, "original_flops" and "original_parameters".
 
     >>> import syno, torch
     >>> from torch import nn
@@ -186,21 +187,21 @@ class Training(NetworkObjective):
         check_gradients: bool = True,
         **settings: Any,
     ) -> None:
-        """Prepare trainings; nothing is trained yet.
+        """Prepare trainings, without starting one.
 
         Args:
-            network: from [N, channels, height, width] to [N, classes], for text from [N, L] to [N, L, vocabulary], or as a task
-                of your own calls it. A module: every training begins with a copy of its weights. Or a function without
-                arguments that makes it: it is called for each training, with torch's seed set to `seed`.
-            data: a `syno.DataSet`, the name of one in `syno.DATASETS`, or a `syno.Task`, with a loss and a score of your own.
+            network: maps [N, channels, height, width] to [N, classes]; for text, [N, L] to [N, L, vocabulary]; or anything that
+                your
+                own task calls. A module: every training starts from a copy of its weights. Or a function without arguments that
+                returns a module: it is called for each training, with torch's seed set to `seed`.
+            data: a `syno.DataSet`, a name in `syno.DATASETS`, or a `syno.Task` with your own loss and score.
             where: the layers to replace: the name of a rule, or names and patterns of layers; see `syno.substitute`.
             seed: of the operators' weights and of the order of the data.
-            checkpoints: folder in which the state of a running training is kept, so that an interrupted one resumes; None: an
-                interrupted training begins anew.
-            check_gradients: whether an operator that cannot learn on the first batch is not trained.
+            checkpoints: folder for checkpoints, from which interrupted trainings resume; None: they start anew.
+            check_gradients: whether operators that cannot learn on the first batch fail without training.
             settings: of the training, such as `epochs=4` or `device="cuda"`; docs/training.md describes them.
 
-        Raises SpecError for unknown or wrong settings, UnknownNameError for an unknown data set, UserCodeError if the network
+        Raises SpecError for unknown or invalid settings, UnknownNameError for an unknown data set, UserCodeError if the network
         fails.
         """
         try:
@@ -225,7 +226,7 @@ class Training(NetworkObjective):
 
     @property
     def example(self) -> Any:
-        """A batch of the training's shape, of samples to train on, for `syno.spec_for` and `syno.substitute`."""
+        """Example inputs with the training's shape: training samples, for `syno.spec_for` and `syno.substitute`."""
         return self._workload.example
 
     @property
@@ -233,12 +234,12 @@ class Training(NetworkObjective):
         """The settings that trials depend on, as JSON; `identity` has the checksums of code, weights and data."""
         model = self._workload.model()
         settings = self._workload.settings.model_dump(mode="json")
-        text = f"{model} {[(name, list(one.shape)) for name, one in model.named_parameters()]}"
+        text = f"{model} {[(name, list(parameter.shape)) for name, parameter in model.named_parameters()]}"
         return {**settings, "model": f"{settings['model']} {checksum(text.encode())[:8]}", "data": self.data.hash}
 
     @property
     def identity(self) -> Identity:
-        """What the network, with the weights that it begins with, and the data are."""
+        """Identity of the network with its initial weights, and of the data."""
         return self._workload.identity
 
     def spec(self, **options: Any) -> OperatorSpec:
@@ -246,9 +247,9 @@ class Training(NetworkObjective):
         return self._workload.spec(options)
 
     def train_original(self) -> dict[str, float | str]:
-        """Train the network as it is. Return the name of the metric and the score.
+        """Train the original network. Return the name of the metric and the score.
 
-        Warns if the network is not better than always answering the most frequent label, or that is right almost everywhere.
+        Warns if the network is not better than always predicting the most frequent label, or if that is nearly always right.
         """
         result = self._workload.train(None)
         if result.broken or not isfinite(result.score):
@@ -265,8 +266,8 @@ class Training(NetworkObjective):
         """Return the evaluation of the operators of a spec.
 
         Args:
-            spec: the spec of the space that is searched.
-            original: what `train_original` returned, for rewards that compare with it.
+            spec: the spec of the searched space.
+            original: the result of `train_original`, for rewards that compare with it.
 
         Raises SpecError if the spec is for other layers, or the original network is not better than chance.
         """
@@ -292,15 +293,15 @@ class Training(NetworkObjective):
 
 
 def _layers(spec: OperatorSpec, names: frozenset[str]) -> Counter[Row]:
-    """Return the number of layers for each tuple of values of these variables."""
-    found: Counter[Row] = Counter()
+    """Return the number of layers for each combination of values of these variables."""
+    counts: Counter[Row] = Counter()
     for layer in spec.layers:
-        found[tuple((name, value) for name, value in sorted(layer.values.items()) if name in names)] += layer.count
-    return found
+        counts[tuple((name, value) for name, value in sorted(layer.values.items()) if name in names)] += layer.count
+    return counts
 
 
 def _variables_of_layers(spec: OperatorSpec) -> frozenset[str]:
-    """Return the variables that layers have values for, without the batch."""
+    """Return the variables with values in layers, without the batch."""
     return frozenset(spec.layers[0].values) - {"N"}
 
 

@@ -1,1 +1,1 @@
-"""Training a network on a data set: settings, recipes, the loop, checkpoints and the record of a training."""
+"""Training a network on a data set: settings, recipes, the training loop, checkpoints, and records of trainings."""

@@ -1,7 +1,7 @@
-"""Checkpoints: the state of a training in a file, from which it resumes to the same result, bit for bit on a CPU.
+"""Checkpoints: the state of a training in a file, from which it resumes to the same result, bit by bit on a CPU.
 
-Only tensors and plain values are read, so that a file from elsewhere cannot run code. The file is what `torch.save` writes, and
-a last line with a checksum of all that. The checksum is compared before anything else is read, since PyTorch checks nothing.
+Only tensors and plain values are loaded, so that a stranger's file cannot run code. The file is the output of `torch.save`,
+followed by a line with its checksum, which is verified before loading, since PyTorch verifies nothing.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ LINE = len(MARK) + CHECKSUM_DIGITS + 1  # bytes at the end of the file
 
 
 class DamagedCheckpointError(DataError):
-    """A checkpoint cannot be read. A training that can begin again does so without it."""
+    """A checkpoint that cannot be read. A training that can start anew does so without it."""
 
 
 class Checkpoint:
     """The checkpoint of one training.
 
     Args:
-        file: its path; a new state replaces the file as a whole. None: nothing is kept.
-        identity: of the training; the state of another training is ignored.
+        file: its path; each new state replaces the file atomically. None: no checkpoint.
+        identity: of the training; a state with another identity is ignored.
         every_seconds: time between two states, for `due`.
     """
 
@@ -42,7 +42,7 @@ class Checkpoint:
 
     @property
     def due(self) -> bool:
-        """Whether it is time to write."""
+        """Whether enough time has passed to write the next state."""
         return self.file is not None and time.monotonic() - self._last >= self.every_seconds
 
     def write(self, state: Mapping[str, Any]) -> None:
@@ -56,15 +56,15 @@ class Checkpoint:
         self._last = time.monotonic()
 
     def read(self, device: torch.device) -> dict[str, Any] | None:
-        """Return the state; None if there is none, or if it belongs to another training.
+        """Return the state; None if there is none, or if it has another identity.
 
         Raises DamagedCheckpointError if the file is damaged.
         """
         if self.file is None or not self.file.exists():
             return None
         try:
-            found = torch.load(BytesIO(_without_checksum(self.file.read_bytes())), map_location=device, weights_only=True)
-            identity, state = found["identity"], dict(found["state"])
+            content = torch.load(BytesIO(_without_checksum(self.file.read_bytes())), map_location=device, weights_only=True)
+            identity, state = content["identity"], dict(content["state"])
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # a damaged file raises anything
@@ -72,19 +72,19 @@ class Checkpoint:
         return state if identity == self.identity else None
 
     def damaged(self, error: Exception) -> DamagedCheckpointError:
-        """Return the error that says why the training cannot resume from the file, and what to do."""
-        what = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return DamagedCheckpointError(f"{self.file} holds no checkpoint: {what}; delete it, and training begins anew")
+        """Return the error that explains why the training cannot resume from the file, with a remedy."""
+        problem = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return DamagedCheckpointError(f"{self.file} holds no checkpoint: {problem}; delete it, and training begins anew")
 
     def remove(self) -> None:
-        """Delete the file. The training has ended and will not be resumed."""
+        """Delete the file, because the training will not be resumed."""
         if self.file is not None:
             with suppress(OSError):
                 self.file.unlink(missing_ok=True)
 
 
 def _without_checksum(content: bytes) -> bytes:
-    """Return the part of a file that `torch.save` wrote. ValueError if it doesn't agree with its checksum."""
+    """Return the content of a file without its checksum line. ValueError if the checksum does not match."""
     body, line = content[:-LINE], content[-LINE:]
     if not line.startswith(MARK):
         raise ValueError("its end is missing or damaged")

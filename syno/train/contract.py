@@ -1,4 +1,4 @@
-"""The contract between a search and what evaluates its operators: evaluations, and reports that may stop them."""
+"""The interface between a search and its evaluations of operators: evaluations, and reports that may stop them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import TypeAlias
 
 from syno.ir.graph import PGraph
 
-FIT_ERROR = "fit_error"  # the metric: how far an operator was from the layers that it was fitted to, before its training
+FIT_ERROR = "fit_error"  # metric: mean error of the fit of an operator to its layers, before its training
 
 
 class Report:
-    """Reports how an evaluation is going, at increasing steps such as epochs. Higher values are better.
+    """Receives intermediate values of an evaluation, at increasing steps such as epochs. Higher values are better.
 
-    This class ignores what is reported. A search gives a subclass, whose methods raise `syno.train.progress.Paused` to
-    pause the evaluation, which lets it pass, and may keep its state by the operator's id. When the trial is resumed, the
-    evaluation is called again, and reports earlier steps, too. To end a trial for good, it raises `optuna.TrialPruned`.
+    This class ignores all values. A search passes a subclass, whose methods raise `syno.train.progress.Paused` to pause the
+    evaluation. The evaluation lets this exception propagate, and may store its state under the operator's id. To resume the
+    trial, the search calls the evaluation again, which reports the earlier steps again, too. To end a trial for good, the
+    report raises `optuna.TrialPruned`.
 
     Attributes:
-        passed: the step after which the evaluation of this operator paused before; 0 if it did not.
-        looks: parts of steps, such as 0.5 epochs, after which `recent_loss` is to be called, ascending.
+        passed: the step after which an earlier evaluation of this operator paused; 0 if none did.
+        looks: fractional steps, such as 0.5 epochs, in ascending order, after which the evaluation must call `recent_loss`.
     """
 
     passed: float = 0.0
@@ -31,10 +32,10 @@ class Report:
         """Report a value at a step."""
 
     def recent_loss(self, step: float, loss: float) -> None:
-        """Report the recent loss of a training: before the value at this step is reported, or at one of `looks`."""
+        """Report the recent training loss: before the report of the value at this step, or at a fractional step in `looks`."""
 
     def measured(self, metrics: Mapping[str, float]) -> None:
-        """Report metrics known before the first step, by name, such as FIT_ERROR."""
+        """Report metrics that are known before the first step, by name, such as FIT_ERROR."""
 
 
 class FunctionReport(Report):
@@ -50,12 +51,13 @@ class FunctionReport(Report):
 
 @dataclass(frozen=True)
 class Screening:
-    """The findings about an operator before its evaluation.
+    """The result of screening an operator before its evaluation.
 
     Attributes:
-        metrics: what was counted, predicted or measured, by name: shares of costs, `predicted_speedup`, `speedup`, each speedup
-            with `_low` and `_high`, and `latency_ms`.
-        unmet: why it cannot meet the goal, as in "too slow: ..."; None if it can.
+        metrics: counted, predicted or measured values by name: shares of costs, `predicted_speedup`, `speedup`, each speedup
+            with
+            `_low` and `_high`, and `latency_ms`.
+        unmet: the reason why it cannot meet the goal, such as "too slow: ..."; None if it may.
     """
 
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -63,7 +65,7 @@ class Screening:
 
     @property
     def kind(self) -> str:
-        """The reason in a word or two, by which screened operators are counted; "" if there is none."""
+        """The short reason, by which screened-out operators are counted; "" if there is none."""
         return (self.unmet or "").partition(":")[0]
 
 
@@ -75,10 +77,10 @@ class Evaluation(ABC):
         """Return metrics by name."""
 
     def screen(self, operator: PGraph) -> Screening | None:
-        """Return the costs and predictions known before an operator is evaluated; None if this evaluation does not screen."""
+        """Return the metrics known before an operator's evaluation; None if this evaluation does not screen."""
         return None
 
-    def forget(self, operator: PGraph) -> None:  # noqa: B027  (most evaluations keep nothing)
+    def forget(self, operator: PGraph) -> None:  # noqa: B027  (most evaluations have no checkpoints)
         """Delete the checkpoint of a paused evaluation that will not be resumed."""
 
 
@@ -97,5 +99,5 @@ class FunctionEvaluation(Evaluation):
 
 
 def evaluation_of(evaluation: Evaluation | Evaluate) -> Evaluation:
-    """Return an evaluation; a function becomes one."""
+    """Return an evaluation unchanged; wrap a function in one."""
     return evaluation if isinstance(evaluation, Evaluation) else FunctionEvaluation(evaluation)

@@ -1,4 +1,4 @@
-"""Data sets and tasks made by name: by functions of the project, or by your own (`package.module:function`)."""
+"""Data sets and tasks by name: functions of Syno, or a user's own (`package.module:function`)."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from syno.train.own_task import Task, checked, task_from
 from syno.train.settings import WorkloadSettings
 
 OF_PICTURE_DATA = ("name", "classes", "hash", "image_shape", "train_count", "test_count", "train_batches", "test_batches")
-DATA_SEED = 0  # of random numbers that a user's own function draws, such as for a split, so that all processes have equal data
+DATA_SEED = 0  # seed while a user's own function runs, so that random splits are equal in all processes
 
 
 def load_workload(settings: WorkloadSettings) -> PictureData | TokenSet | Task:
-    """Return the data set of a workload, or the task of a user's own. Raises as `load_data`."""
+    """Return the data set of a workload, or the user's own task. Raises as `load_data`."""
     if settings.fit is None:
         return load_data(settings.data, settings.data_settings)
     own = {name: getattr(settings, name) for name in ("fit", "score", "example_inputs")}
-    found = {name: imported(path, f"workload: {name}") for name, path in own.items()}
-    for name, function in found.items():
+    functions = {name: imported(path, f"workload: {name}") for name, path in own.items()}
+    for name, function in functions.items():
         if not callable(function):
             raise SpecError(f'workload: {name} is "{own[name]}", which is no function but {function!r}')
     metric = None if settings.metric is None else settings.metric.of
     with unchanged_process(DATA_SEED):
-        return task_from(found["fit"], found["score"], metric, found["example_inputs"], settings.fit)
+        return task_from(functions["fit"], functions["score"], metric, functions["example_inputs"], settings.fit)
 
 
 def load_data(name: str, settings: Mapping[str, Any]) -> PictureData | TokenSet | Task:
-    """Call a data set's function by name with these settings, and return the data set, or the task of a user's own.
+    """Call a data set's function with these settings, and return the data set, or the user's own task.
 
     Raises:
         UnknownNameError: there is no such data set.
@@ -52,21 +52,21 @@ def load_data(name: str, settings: Mapping[str, Any]) -> PictureData | TokenSet 
 
 
 def _own_data(load: Callable[..., Any], name: str, settings: Mapping[str, Any]) -> PictureData | TokenSet | Task:
-    what = f'the data set "{name}"'
-    check_arguments(load, f"{what} (workload: data_settings)", settings)
-    with unchanged_process(DATA_SEED), user_code(what):
+    source = f'the data set "{name}"'
+    check_arguments(load, f"{source} (workload: data_settings)", settings)
+    with unchanged_process(DATA_SEED), user_code(source):
         try:
             data = load(**settings)
         except SynoError as error:
             if isinstance(error, DataError):
-                raise DataError(f"{what}: {error}") from error
+                raise DataError(f"{source}: {error}") from error
             raise
         if isinstance(data, Task):
             return checked(data.named(name, settings))
         missing = [] if isinstance(data, TokenSet) else [part for part in OF_PICTURE_DATA if not hasattr(data, part)]
     if missing:
         raise UserCodeError(
-            f"{what} returned {kind_of(data)}, which has no {', '.join(missing)}; return a DataSet or a TokenSet "
+            f"{source} returned {kind_of(data)}, which has no {', '.join(missing)}; return a DataSet or a TokenSet "
             "(syno.data), an object that has these attributes, or a syno.Task with a loss of your own (docs/tasks.md)"
         )
     whole: PictureData | TokenSet = data

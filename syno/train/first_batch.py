@@ -1,4 +1,4 @@
-"""A check of an operator on the first batch, before it is trained: can all weights learn, and does the input count?"""
+"""A check of an operator on the first batch, before its training: can all weights learn, and does the input matter?"""
 
 from __future__ import annotations
 
@@ -17,12 +17,18 @@ from syno.train.own_task import Task
 from syno.train.settings import TrainingSettings
 from syno.train.tasks import task_of
 
-INPUT = ""  # in place of a weight's name
+INPUT = ""  # key of the input among the weights' names
 
 
 @dataclass(frozen=True)
 class _Use:
-    """A use of the operator in the network: the layer, the module, its input and its output."""
+    """One call of the operator in the network.
+
+    Attributes:
+        layer: name of the layer.
+        module: the operator's module.
+        inputs, output: the tensors of the call.
+    """
 
     layer: str
     module: OperatorModule
@@ -33,21 +39,21 @@ class _Use:
 def fault_on_first_batch(
     network: nn.Module, data: PictureData | TokenSet | Task, settings: TrainingSettings, seed: int
 ) -> str | None:
-    """Return in words why the operator in this network cannot be trained; None if nothing is wrong on the first batch.
+    """Return the reason why the operator in this network cannot be trained; None if the first batch shows no fault.
 
-    The network runs forward and backward once, in float32; nothing is learnt, and the training that follows
-    is not influenced. These are faults: an output or a gradient that is not finite; a weight whose gradient is exactly zero in
-    all layers; an output that does not depend on the input in any layer. A layer whose own output has the gradient zero, such
-    as one behind a normalization that begins with zeros, does not count.
+    The network runs forward and backward once, in float32, without an optimizer step and without influence on the later
+    training. Faults are: an output or a gradient that is not finite; a weight whose gradient is exactly zero in all layers; an
+    output that depends on the input in no layer. Layers whose output gradient is zero, such as those before a zero-initialized
+    normalization, are ignored.
 
     Args:
         network: with an operator in its layers, on its device. Its running statistics change.
-        data: that it is trained on. Nothing is known of the batches of a task with its own training, which is not checked.
+        data: its training data. A task with its own training is not checked, since its batches are unknown.
         settings, seed: of the training.
     """
     if isinstance(data, Task) and data.fits:
         return None
-    settings = settings.model_copy(update={"precision": "float32"})  # small gradients are not rounded to zero
+    settings = settings.model_copy(update={"precision": "float32"})  # lower precision would round small gradients to zero
     uses: list[_Use] = []
 
     def note(layer: str, module: nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
@@ -67,19 +73,19 @@ def fault_on_first_batch(
 
 def _fault(loss: torch.Tensor, uses: list[_Use]) -> str | None:
     arriving = torch.autograd.grad(loss, [use.output for use in uses], retain_graph=True, allow_unused=True)
-    moved: dict[str, bool] = {}  # by weight: whether its gradient is above zero in some layer
+    moved: dict[str, bool] = {}  # by weight: whether its gradient is non-zero in some layer
     for use, gradient in zip(uses, arriving, strict=True):
         if not _is_finite([use.output]):
             return f"its output in layer {use.layer} is not finite on the first batch"
-        if gradient is None or not gradient.any():  # the network is to blame, not the operator
+        if gradient is None or not gradient.any():  # the network, not the operator, stops the gradient
             continue
         weights = dict(use.module.named_parameters())
         of = {**weights, **({INPUT: use.input} if use.input.requires_grad else {})}
-        found = torch.autograd.grad(use.output, list(of.values()), gradient, retain_graph=True, allow_unused=True)
-        for name, one in zip(of, found, strict=True):
-            if one is not None and not _is_finite([one]):
+        gradients = torch.autograd.grad(use.output, list(of.values()), gradient, retain_graph=True, allow_unused=True)
+        for name, weight_gradient in zip(of, gradients, strict=True):
+            if weight_gradient is not None and not _is_finite([weight_gradient]):
                 return f"the gradient of {_quoted_name(name)} in layer {use.layer} is not finite on the first batch"
-            moved[name] = moved.get(name, False) or (one is not None and bool(one.any()))
+            moved[name] = moved.get(name, False) or (weight_gradient is not None and bool(weight_gradient.any()))
     dead = [name for name, moves in moved.items() if not moves]
     if INPUT in dead:
         return "its output does not depend on its input on the first batch, in no layer"

@@ -1,4 +1,4 @@
-"""Scores of trained networks in lower precision, as for the compilers `inductor-int8` and `inductor-bfloat16`."""
+"""Scores of trained networks in lower precision, as with the compilers `inductor-int8` and `inductor-bfloat16`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from syno.train.tasks import DeviceTask, task_of
 def converted_score(
     network: nn.Module, numbers: str, data: PictureData | TokenSet | Task, settings: TrainingSettings, seed: int
 ) -> float:
-    """Return the score on the test data of a trained network in lower precision.
+    """Return the test score of a trained network in lower precision.
 
     Args:
         network: on the device of its training; it is not changed.
         numbers: "int8", or a precision of trainings, such as "bfloat16", by autocast.
-        data: that it was trained on.
-        settings: of its training.
-        seed: of the training, for the order of batches.
+        data: its training and test data.
+        settings: settings of its training.
+        seed: seed of the training, for the order of batches.
 
     Raises as `int8_score`.
     """
@@ -38,17 +38,17 @@ def converted_score(
 
 
 def int8_score(network: nn.Module, data: PictureData | TokenSet | Task, settings: TrainingSettings, seed: int) -> float:
-    """Return the score on the test data of a trained network in 8-bit integers; the rest is computed in float32.
+    """Return the test score of a trained network quantized to 8-bit integers; unquantized operations are in float32.
 
-    The ranges of activations are found from the first batches of the training data.
+    The ranges of activations are calibrated on the first batches of the training data.
 
     Args:
         network: on the device of its training; it is not changed.
-        data: that it was trained on.
-        settings: of its training.
-        seed: of the training, for the order of batches.
+        data: its training and test data.
+        settings: settings of its training.
+        seed: seed of the training, for the order of batches.
 
-    Raises LoweringError if the network has no layer that can be quantized, SpecError for a task of one's own.
+    Raises LoweringError if the network has no layer that can be quantized, SpecError for a user's own task.
     """
     network, inputs, task = _to_calibrate(network, data, settings, seed)
     return task.score(InChunks(quantized(network, inputs), len(inputs[0][0])))
@@ -114,19 +114,19 @@ def _to_calibrate(
 
 
 class InChunks(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
-    """A network that takes batches of one size only, for batches of any size: the last chunk is filled up with zeros."""
+    """Adapts a network with a fixed batch size to batches of any size: the last chunk is padded with zeros."""
 
     def __init__(self, network: nn.Module, size: int) -> None:
         super().__init__()
         self.network, self.size = network, size
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[N, ...] -> [N, ...]."""
+        """Run the network on a batch of any size, [N, ...] -> [N, ...]."""
         missing = -len(x) % self.size
         filled = functional.pad(x.contiguous(), (0, 0) * (x.dim() - 1) + (0, missing))
         # Copies, as OpenVINO writes each output into the same memory.
         return torch.cat([self.network(chunk).clone() for chunk in filled.split(self.size)])[: len(x)]
 
     def eval(self) -> InChunks:
-        """Return itself: a quantized network has no other mode, and refuses to be put in one."""
+        """Return itself: a quantized network has no modes, and raises on `eval`."""
         return self

@@ -1,6 +1,6 @@
-"""Metrics of scores: what a trained network is judged by, with its unit, and whether more or less of it is better.
+"""Metrics of scores: name, unit and direction of the number by which trained networks are judged.
 
-Records and tables name a metric by its key, which says all of this, so that what only reads them needs no code of its task.
+Records and tables name a metric by its key, which contains all of this, so that readers need no code of the task.
 
 >>> Metric("SI-SDR", "dB").key
 'SI-SDR (dB, more is better)'
@@ -26,12 +26,12 @@ CONFIDENCE = 0.95
 OF_ORIGINAL, CHANCE = "original_", "chance_"  # prefixes of the scores of the original network, and of one that learnt nothing
 NAME = re.compile(r"[^()\r\n]+")
 KEY = re.compile(r"(?P<name>[^()\r\n]+) \((?:(?P<unit>[^()\r\n]+), )?(?P<way>more|less) is better\)")
-DIGITS = 4  # of a score whose range is not known
+DIGITS = 4  # significant digits of a score whose range is unknown
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric that trained networks are compared by.
+    """A metric by which trained networks are compared.
 
     >>> Metric("IoU"), Metric("error", "m", more_is_better=False)
     (Metric(name='IoU', unit='', more_is_better=True), Metric(name='error', unit='m', more_is_better=False))
@@ -40,12 +40,12 @@ class Metric:
         name: The name, as tables and figures show it.
         unit: The unit of scores; "" for a fraction, or another number without a unit.
         more_is_better: Whether a higher score is the better one.
-        step: The unit that differences are printed in, as a score.
-        step_name: The name of that unit, in the plural; "" if it is that of scores.
-        digits: The number of digits of a difference after the decimal point; None: as many as it needs.
-        lowest, highest: The ends of the range of scores, which intervals of them may exceed.
-        broken: The score of a training that broke; None: the worst there is.
-        margin: What may be lost where no goal says it; None: a hundredth of the original's score.
+        step: The size of the unit in which differences are printed, such as 0.01 for points of accuracy.
+        step_name: The name of this unit in the plural; "" if it is the unit of scores.
+        digits: The number of decimal places of a difference; None: as many as needed.
+        lowest, highest: The range of scores; confidence intervals may exceed it.
+        broken: The score of a training that diverged; None: the worst possible.
+        margin: The allowed loss without a goal; None: 1 % of the original's score.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Metric:
 
     @property
     def key(self) -> str:
-        """The name in records and tables: of accuracy and loss the name alone, of others with the unit and the direction."""
+        """The name in records and tables: for accuracy and loss the name alone, for others with unit and direction."""
         if BUILT_IN.get(self.name) == self:
             return self.name
         return f"{self.name} ({f'{self.unit}, ' if self.unit else ''}{'more' if self.more_is_better else 'less'} is better)"
@@ -86,7 +86,7 @@ class Metric:
 
     @property
     def column(self) -> str:
-        """The name of its column in a table of trials."""
+        """The name of the metric's column in a table of trials."""
         return f"metric_{self.key}"
 
     @property
@@ -96,7 +96,7 @@ class Metric:
 
     @property
     def of_broken(self) -> float:
-        """The score of a training that broke."""
+        """The score of a training that diverged."""
         return (-inf if self.more_is_better else inf) if self.broken is None else self.broken
 
     def quality(self, score: float) -> float:
@@ -104,7 +104,7 @@ class Metric:
         return score if self.more_is_better else -score
 
     def check(self, score: float) -> None:
-        """Raise ValueError for an impossible score. It may be infinite only where training broke."""
+        """Raise ValueError for an impossible score. Only trainings that diverged may have an infinite score."""
         if self.lowest <= score <= self.highest:
             return
         if self == ACCURACY:
@@ -122,11 +122,11 @@ class Metric:
         return self.number(score) + ("" if isnan(spread) else f" ± {self.number(spread)}")
 
     def steps_text(self, difference: float, sign: str = "") -> str:
-        """Return a difference of scores as a number of steps, with "+" or "+z" as in a format."""
+        """Return a difference of scores as a number of steps, with `sign` as in a format: "+" or "+z"."""
         return format(difference / self.step, f"{sign}.{self.digits}f" if self.digits is not None else f"{sign}.{DIGITS - 1}g")
 
     def with_unit(self, number: str) -> str:
-        """Return a number of steps, which is text, with their unit."""
+        """Return a number of steps (as text) with their unit."""
         unit = self.step_name or self.unit
         return f"{number} {unit}" if unit else number
 
@@ -140,8 +140,8 @@ class Metric:
         """Return a difference of scores with its interval as text; None if the interval is unknown."""
         if not all(map(isfinite, (value, low, high))):
             return None
-        found, least, most = (self.steps_text(number, "+z") for number in (value, low, high))
-        return f"{self.with_unit(found)} ({100 * CONFIDENCE:.0f} %: {least} to {most})"
+        steps, least, most = (self.steps_text(number, "+z") for number in (value, low, high))
+        return f"{self.with_unit(steps)} ({100 * CONFIDENCE:.0f} %: {least} to {most})"
 
 
 ACCURACY = Metric(
@@ -152,15 +152,15 @@ BUILT_IN: Mapping[str, Metric] = {metric.name: metric for metric in (ACCURACY, L
 
 
 class _Metrics(Mapping[str, Metric]):
-    """Metrics by key: the listed ones of classification and text, and any other metric, whose key holds its name and unit."""
+    """Metrics by key: the built-in ones of classification and text, and any other, whose key contains its name and unit."""
 
     def __getitem__(self, key: str) -> Metric:
         if key in BUILT_IN:
             return BUILT_IN[key]
-        found = KEY.fullmatch(key)
-        if found is None or key.startswith((OF_ORIGINAL, CHANCE)):
+        match = KEY.fullmatch(key)
+        if match is None or key.startswith((OF_ORIGINAL, CHANCE)):
             raise KeyError(key)
-        return Metric(found["name"], found["unit"] or "", found["way"] == "more")
+        return Metric(match["name"], match["unit"] or "", match["way"] == "more")
 
     def __iter__(self) -> Iterator[str]:
         return iter(BUILT_IN)
@@ -173,7 +173,7 @@ METRICS: Mapping[str, Metric] = _Metrics()
 
 
 def check_key(key: str) -> str:
-    """Return the key of a metric. Raises ValueError if it is none."""
+    """Return the key of a metric. Raises ValueError if it is not a valid key."""
     if key not in METRICS:
         raise ValueError(
             f'"{key}" is no metric of scores; there are {", ".join(METRICS)}, and those such as "{Metric("IoU").key}"'
@@ -185,6 +185,6 @@ MetricKey = Annotated[str, AfterValidator(check_key)]
 
 
 def score_of(names: Iterable[str]) -> str | None:
-    """Return the first name that is the key of a score, accuracy and loss before others; None without any."""
+    """Return the first name that is the key of a score, accuracy and loss before others; None if there is none."""
     known = list(names)
     return next((name for name in (*BUILT_IN, *known) if name in known and name in METRICS), None)

@@ -1,7 +1,7 @@
-"""Micro-batches: the parts of a batch that go through the network at once, so that a large batch fits into a small memory.
+"""Micro-batches: parts of a batch that run through the network one after the other, so that a large batch fits into memory.
 
-The gradients of the parts add up to those of the mean loss of the whole batch. All else, such as clipping, the optimizer and
-the schedule, sees the batch only. Layers that look at several samples at once, as BatchNorm does, see a micro-batch.
+The gradients of the parts add up to those of the mean loss of the whole batch. Clipping, the optimizer and the schedule work on
+the whole batch. Layers that combine several samples, such as BatchNorm, work on a micro-batch.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from syno.train.processes import ALONE, Processes
 from syno.train.tasks import DeviceTask
 
 AUTO = "auto"  # the setting `micro_batch`
-FEW = 2  # least samples with which memory is measured: BatchNorm takes no single one
-MEASURED = 64  # the smaller of the two micro-batches of which memory is measured has the batch's 64th part
-USED = 0.85  # share of the free memory that may be used: blocks of the allocator are larger than what is in them
-STATES = {"sgd": 1, "adamw": 2}  # numbers that an optimizer keeps for each weight, from its first step on
+FEW = 2  # least samples of a memory measurement: BatchNorm needs more than one
+MEASURED = 64  # the smaller of the two measured micro-batches is this fraction of the batch
+USED = 0.85  # usable share of the free memory: the allocator's blocks are larger than their tensors
+STATES = {"sgd": 1, "adamw": 2}  # state values of an optimizer per weight
 
 
 def add_gradients(
@@ -33,17 +33,17 @@ def add_gradients(
     scaled: Callable[[torch.Tensor], torch.Tensor] | None = None,
     processes: Processes = ALONE,
 ) -> torch.Tensor:
-    """Add the gradients of a batch's mean loss to those of the network's weights, and return this loss, detached.
+    """Add the gradients of a batch's mean loss to those of the network's weights; return this loss, detached.
 
-    With several processes, it is the part of the loss that comes from this one's samples.
+    With several processes, it is the contribution of this process's samples.
 
     Args:
-        task: which loss it is.
-        network: that is trained.
-        batch: of the task.
-        most: samples that go through the network at once; None: the whole batch.
-        scaled: the loss whose gradients are added, as a function of the loss.
-        processes: that have a share of the batch each; the network is what their `joined` returned.
+        task: defines the loss.
+        network: the network in training.
+        batch: a batch of the task.
+        most: size of a micro-batch; None: the whole batch.
+        scaled: function applied to the loss before the backward pass, such as gradient scaling.
+        processes: the processes, each with a share of the batch; the network is the result of `joined`.
 
     Raises the errors of `DeviceTask.loss`, and UserCodeError if the backward pass fails.
     """
@@ -57,14 +57,14 @@ def add_gradients(
                 loss = loss * (task.counted(part) / whole).to(loss.dtype)
             total = total + loss.detach()
             if processes.count > 1:
-                loss = loss * processes.count  # gradients are means over processes
+                loss = loss * processes.count  # DistributedDataParallel averages gradients over processes
             with user_code(f"the backward pass of the network on a batch of {task.name}"):
                 (loss if scaled is None else scaled(loss)).backward()
     return total
 
 
 def first_part(task: DeviceTask, batch: Any) -> Any:
-    """Return the first micro-batch of a batch, to look at; where it is still to be chosen, a small one."""
+    """Return the first micro-batch of a batch, for checks; if the size is `auto`, a small one."""
     most, share = task.settings.micro_batch, task.samples(batch)
     if most == AUTO:
         most = _few(share) if task.device.type == "cuda" else None
@@ -72,15 +72,15 @@ def first_part(task: DeviceTask, batch: Any) -> Any:
 
 
 def chosen(task: DeviceTask, network: nn.Module, batch: Any) -> int | None:
-    """Return how many samples go through the network at once; None for the whole batch, if nothing was asked for.
+    """Return the size of a micro-batch; None for the whole batch, if the setting is not given.
 
-    For `auto` on a GPU it is the batch, halved as often as needed. The memory that is needed is measured with two small
-    micro-batches, and linear in the number of samples. On a CPU it is the whole batch.
+    For `auto` on a GPU, it is the batch size, halved until it fits. The required memory is measured with two small
+    micro-batches, and extrapolated linearly in the number of samples. On a CPU, it is the batch size.
 
     Args:
         task: with the settings.
-        network: on its device, not compiled. Its buffers and the random numbers are left as they were; it has no gradients.
-        batch: of the task.
+        network: on its device, not compiled, without gradients. Its buffers and the random states are restored.
+        batch: a batch of the task.
     """
     settings, share = task.settings, task.samples(batch)
     if settings.micro_batch is None:
@@ -92,20 +92,22 @@ def chosen(task: DeviceTask, network: nn.Module, batch: Any) -> int | None:
         return share
     with left_as_it_was(network):
         peaks = [_peak(task, network, task.parts(batch, count)[0]) for count in (few, 2 * few)]
-    free = torch.cuda.mem_get_info(task.device)[0] + torch.cuda.memory_reserved(task.device)  # and what PyTorch has of its own
+    free = torch.cuda.mem_get_info(task.device)[0] + torch.cuda.memory_reserved(
+        task.device
+    )  # includes memory that PyTorch has reserved
     weights = sum(weight.numel() * weight.element_size() for weight in network.parameters())
-    kept = (STATES[settings.optimizer] + 1) * weights  # and once more while gradients are clipped
+    kept = (STATES[settings.optimizer] + 1) * weights  # optimizer states, and a copy of the gradients while they are clipped
     return fitting(share, few, peaks[0], peaks[1], USED * free - kept)
 
 
 def fitting(batch: int, few: int, peak: float, peak_of_twice: float, memory: float) -> int:
-    """Return the batch, halved until its peak of memory fits; at least 1.
+    """Return the batch size, halved until its estimated peak memory fits; at least 1.
 
     Args:
         batch: the number of samples.
-        few: with so many samples, and twice as many, memory was measured.
-        peak, peak_of_twice: these two peaks in bytes.
-        memory: bytes that there are.
+        few: the number of samples of the first measurement; the second had twice as many.
+        peak, peak_of_twice: measured peak memory in bytes.
+        memory: available memory in bytes.
     """
     each = max(0.0, peak_of_twice - peak) / few
     while batch > 1 and peak + (batch - few) * each > memory:
@@ -123,7 +125,7 @@ def _few(share: int) -> int:
 
 
 def _peak(task: DeviceTask, network: nn.Module, part: Any) -> int:
-    """Return the most bytes that PyTorch had in use while it ran forward and backward."""
+    """Return the peak memory in bytes that PyTorch allocated during a forward and backward pass."""
     torch.cuda.reset_peak_memory_stats(task.device)
     task.loss(network, part).backward()
     network.zero_grad(set_to_none=True)

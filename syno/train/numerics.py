@@ -1,4 +1,4 @@
-"""The numerics of a training, by its settings: initial weights, optimizer, learning rate, number formats, device."""
+"""Numerics of a training from its settings: initial weights, optimizer, learning-rate schedule, number formats, device."""
 
 from __future__ import annotations
 
@@ -16,20 +16,26 @@ from syno.base.errors import SpecError, TrainingError
 from syno.model.module import OperatorModule
 from syno.train.settings import Initialization, TrainingSettings
 
-TYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}  # of autocast
-WITHOUT_DECAY = (nn.Embedding, nn.LayerNorm, nn.BatchNorm2d, nn.GroupNorm)  # where only matrices decay
+TYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}  # number formats of autocast
+WITHOUT_DECAY = (
+    nn.Embedding,
+    nn.LayerNorm,
+    nn.BatchNorm2d,
+    nn.GroupNorm,
+)  # modules without weight decay, if only matrices decay
 CONVOLUTION_DEVIATION, LINEAR_DEVIATION = 0.1, 0.02  # source: the published training code for CIFAR-100
 
 
 def initialize(network: nn.Module, how: Initialization, seed: int, *, is_own: bool = False) -> None:
-    """Draw new weights, in place. Biases and normalizations stay.
+    """Initialize weights, in place. Biases and normalizations keep their values.
 
     Args:
         network: on the CPU.
-        how: "fan-in", "keep" or "fit" leaves all weights as they are: operators keep the variance of their input. "paper" draws
-            convolutions and operators from a truncated normal distribution of deviation 0.1, linear layers of 0.02, as the
+        how: "fan-in", "keep" or "fit" changes nothing: operators are initialized such that they preserve variance. "paper"
+            draws
+            convolutions and operators from a truncated normal distribution with deviation 0.1, linear layers with 0.02, as the
             published code does for CIFAR-100; in a user's own network, whose layers may be trained, only operators.
-            "paper-everywhere" draws all in a user's own network, too. "normal" draws operators with deviation 1, as the
+            "paper-everywhere" draws all layers of a user's own network, too. "normal" draws operators with deviation 1, as the
             published code does for ImageNet.
         seed: of the random numbers.
         is_own: whether the network is a user's own.
@@ -51,7 +57,7 @@ def initialize(network: nn.Module, how: Initialization, seed: int, *, is_own: bo
 
 
 def check_learns(network: nn.Module) -> None:
-    """Raise SpecError if no parameter of a network can learn."""
+    """Raise SpecError if all parameters of a network are frozen."""
     weights = list(network.parameters())
     if weights and not any(weight.requires_grad for weight in weights):
         raise SpecError(
@@ -61,7 +67,7 @@ def check_learns(network: nn.Module) -> None:
 
 
 def make_optimizer(network: nn.Module, settings: TrainingSettings) -> Optimizer:
-    """Return the optimizer of all parameters of a network. Raises SpecError if all are frozen."""
+    """Return the optimizer for all parameters of a network. Raises SpecError if all are frozen."""
     check_learns(network)
     groups = _parameter_groups(network, settings)
     if settings.optimizer == "adamw":
@@ -70,25 +76,28 @@ def make_optimizer(network: nn.Module, settings: TrainingSettings) -> Optimizer:
 
 
 def _parameter_groups(network: nn.Module, settings: TrainingSettings) -> list[dict[str, object]]:
-    """Return the parameters that decay and those that do not, as groups of an optimizer; empty groups are left out."""
+    """Return parameter groups for the optimizer: with and without weight decay; empty groups are omitted."""
     without: set[int] = set()
     if settings.decay == "matrices":
         for module in network.modules():
             of_its_own = list(module.parameters(recurse=False))
-            without |= {id(one) for one in of_its_own if isinstance(module, WITHOUT_DECAY) or one.dim() < 2}
-    groups = [([one for one in network.parameters() if (id(one) in without) == kept], kept) for kept in (False, True)]
+            without |= {id(parameter) for parameter in of_its_own if isinstance(module, WITHOUT_DECAY) or parameter.dim() < 2}
+    groups = [
+        ([parameter for parameter in network.parameters() if (id(parameter) in without) == kept], kept)
+        for kept in (False, True)
+    ]
     return [{"params": of, "weight_decay": 0.0 if kept else settings.weight_decay} for of, kept in groups if of]
 
 
 def make_schedule(optimizer: Optimizer, settings: TrainingSettings, steps: int, per_epoch: int) -> LRScheduler:
-    """Return the schedule of the learning rate over `steps` steps; call its `step` after each of them."""
+    """Return the learning-rate schedule over `steps` steps; call its `step` after each step."""
     if settings.schedule == "one-cycle":
         return OneCycleLR(optimizer, settings.learning_rate, total_steps=steps, cycle_momentum=False)
     return LambdaLR(optimizer, _factor(settings, steps, per_epoch))
 
 
 def _factor(settings: TrainingSettings, steps: int, per_epoch: int) -> Callable[[int], float]:
-    """Return a function from the number of steps taken to the share of the highest learning rate."""
+    """Return a function from the number of finished steps to the factor of the highest learning rate."""
     least = settings.final_learning_rate / settings.learning_rate
 
     def cosine(done: float) -> float:
@@ -113,14 +122,14 @@ def _factor(settings: TrainingSettings, steps: int, per_epoch: int) -> Callable[
 
 
 def autocast(settings: TrainingSettings, device: torch.device) -> torch.autocast:
-    """Return the context in which the network computes with the precision of the settings."""
-    given = TYPES.get(settings.precision)
-    return torch.autocast(device.type, dtype=given, enabled=given is not None)
+    """Return the autocast context for the precision of the settings."""
+    number_format = TYPES.get(settings.precision)
+    return torch.autocast(device.type, dtype=number_format, enabled=number_format is not None)
 
 
 @contextmanager
 def own_state(seed: int, settings: TrainingSettings, device: torch.device) -> Iterator[None]:
-    """Set the random numbers, threads and precision of a training in the block; restore them afterwards."""
+    """Set random seeds, threads and precision of a training in the block; restore them afterwards."""
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
     of_convolutions = torch.backends.cudnn.allow_tf32
     torch.set_num_threads(settings.threads)
@@ -138,9 +147,9 @@ def own_state(seed: int, settings: TrainingSettings, device: torch.device) -> It
 
 @contextmanager
 def on_device(name: str) -> Iterator[torch.device]:
-    """Yield the device of a training. Its unused memory is released at the end of the block.
+    """Yield the device of a training. Unused cached memory is released at the end of the block.
 
-    Raises MissingDeviceError if this machine has no such device, TrainingError if the device's memory does not suffice.
+    Raises MissingDeviceError if this machine has no such device, TrainingError if the device runs out of memory.
     """
     require_device(name, "training.device")
     device = torch.device(name)

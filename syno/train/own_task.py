@@ -1,4 +1,4 @@
-"""Tasks of one's own: batches, a loss and a score, or a whole training, of any network.
+"""Users' own tasks: batches with a loss and a score, or a whole training, for any network.
 
 >>> import torch
 >>> from torch import nn
@@ -42,14 +42,14 @@ from syno.train.metric import Metric
 Report = Callable[[int, float], None]
 LOSS_OF_TESTS = Metric("loss of the tests", more_is_better=False)
 SCORE = Metric("score")
-OF_IDENTITY = {"fit": "training", "example_inputs": "example inputs"}  # parts in messages, where they are called otherwise
-MOST_BATCHES = 100_000  # of a loader without a length: more are a stream without an end
-LONG_SECONDS = 10.0  # after which it is said that batches are counted
-LEAST_VARIANCE = 1e-12  # of its mean square: an output that is constant
+OF_IDENTITY = {"fit": "training", "example_inputs": "example inputs"}  # names of parts in messages, if they differ
+MOST_BATCHES = 100_000  # limit for a loader without a length, which may be endless
+LONG_SECONDS = 10.0  # after which a warning says that batches are still being counted
+LEAST_VARIANCE = 1e-12  # variance relative to the mean square below which an output is constant
 
 
 class Task:
-    """What networks are trained for: batches, a loss and a score. Give its parts, or write a subclass with them.
+    """A task for which networks are trained: batches, a loss and a score. Pass its parts, or write a subclass with them.
 
     >>> import syno, torch
     >>> from torch import nn
@@ -61,13 +61,15 @@ class Task:
     (torch.Size([32, 3]), 'error (mm^2, less is better)')
 
     Attributes:
-        train: batches to train on: anything that can be gone through again and again, such as a `torch.utils.data.DataLoader`
-            or a list. A batch is a tensor, or a tuple, list or dict with tensors in it.
-        test: batches to test on, which `score` goes through by `tests`; () if the score does without.
-        metric: of the score: its name, its unit, and whether more of it is better.
-        chance: the score of a network that has learnt nothing; None: it is measured, with weights that were drawn anew.
-        name: in tables and messages.
-        version: anything that differs when the data, the loss or the score has changed: results of other versions are not used.
+        train: training batches: an iterable that can be iterated repeatedly, such as a `torch.utils.data.DataLoader` or a list.
+            A
+            batch is a tensor, or a tuple, list or dict that contains tensors.
+        test: test batches, which `score` iterates by `tests`; () if the score needs none.
+        metric: the score's name, unit and direction.
+        chance: the score of a network that has learnt nothing; None: it is measured with newly initialized weights.
+        name: the task's name in tables and messages.
+        version: a value that you change whenever the data, the loss or the score changes, so that results of other versions are
+            not reused.
     """
 
     train: Iterable[Any] = ()
@@ -93,37 +95,41 @@ class Task:
         name: str = "",
         version: str = "",
     ) -> None:
-        """Make a task of its parts.
+        """Create a task from its parts.
 
         Args:
             train, test, metric, chance, name, version: see the class.
             loss: `loss(model, batch)` returns a scalar, the mean over the samples of the batch.
-            score: `score(model)` returns a number; the model is in evaluation mode, and no gradients are made. Without one it
-                is the mean loss of the batches to test on, of which less is better.
-            counted: `counted(batch)` returns how many samples, labels or pixels the loss of the batch is the mean over, where
-                some do not count; by default all samples. It is needed for `micro_batch` and `processes` only.
-            fit: `fit(model, report)` is your whole training, in place of a loss and batches. It calls `report(step, score)` as
-                it goes on, which may end it by an exception.
-            example_inputs: what the network is called with: a tensor, a tuple of arguments, or a dict of named arguments. By
-                default the first part of the first batch, if that is a pair, or the batch itself if it is a tensor. Where the
-                first batch has inputs of this form, their values are used.
+            score: `score(model)` returns a number; the model is in evaluation mode, without gradients. Default: the mean loss
+                of the
+                test batches, of which less is better.
+            counted: `counted(batch)` returns the number of samples, labels or pixels over which the loss averages, if some are
+                ignored; default: all samples. Only needed for `micro_batch` and `processes`.
+            fit: `fit(model, report)` is your whole training, instead of a loss and batches. It calls `report(step, score)` from
+                time
+                to time, which may end it by an exception.
+            example_inputs: inputs of the network: a tensor, a tuple of arguments, or a dict of named arguments. Default: the
+                first
+                element of the first batch, or the batch itself if it is a tensor. If the first batch contains inputs of this
+                form,
+                their values are used.
         """
         own = {"train": train, "test": test, "metric": metric, "chance": chance, "name": name, "version": version}
-        for part, one in own.items():
-            if one is not None and not (isinstance(one, tuple | str) and not one):  # else that of the subclass
-                setattr(self, part, one)
+        for part, value in own.items():
+            if value is not None and not (isinstance(value, tuple | str) and not value):  # otherwise the subclass's own
+                setattr(self, part, value)
         parts = {"loss": loss, "score": score, "counted": counted, "fit": fit, "example_inputs": example_inputs}
-        self.given = {part: one for part, one in parts.items() if one is not None}
+        self.given = {part: value for part, value in parts.items() if value is not None}
 
     def loss(self, model: nn.Module, batch: Any) -> torch.Tensor:
-        """Return the loss of a batch, which is on the model's device: a scalar, the mean over its samples."""
+        """Return the loss of a batch on the model's device: a scalar, the mean over the batch's samples."""
         return cast("torch.Tensor", self._part("loss")(model, batch))
 
     def score(self, model: nn.Module) -> float:
-        """Return the score of a model, which is in evaluation mode; by default the mean loss of the batches to test on.
+        """Return the score of a model in evaluation mode; by default the mean loss of the test batches.
 
-        Where the model returns other things in evaluation mode than the loss was written for, the loss gets those of training
-        mode, without dropout.
+        If the model's outputs in evaluation mode differ from those for which the loss was written, the loss gets the outputs of
+        training mode, without dropout.
         """
         if "score" in self.given:
             return cast("float", self.given["score"](model))
@@ -134,34 +140,34 @@ class Task:
         return sum(loss * count for loss, count in losses if count) / (sum(count for _, count in losses) or float("nan"))
 
     def counted(self, batch: Any) -> float:
-        """Return how many samples, labels or pixels the loss of a batch is the mean over; by default all its samples."""
+        """Return the number of samples, labels or pixels over which the loss of a batch averages; by default all samples."""
         return cast("float", self.given["counted"](batch)) if "counted" in self.given else len_of_batch(batch)
 
     def difference(self, output: Any, taught: Any) -> torch.Tensor:
-        """Return the difference of an output from the trained original's: a scalar that `distill` makes small.
+        """Return the difference of an output from the teacher's (the trained original's): the scalar that `distill` minimizes.
 
-        By default it is the mean of the relative squared errors of their tensors. For logits, `divergence` is the better one.
-        Both are what the networks return in training mode, the original without dropout and with its learnt statistics.
+        By default it is the mean relative squared error over their tensors. For logits, `divergence` is better. Both are
+        outputs in training mode, the teacher's without dropout and with its running statistics.
         """
         return relative_error(output, taught)
 
     def fit(self, model: nn.Module, report: Report) -> object:
-        """Train the model, in place of the training loop with the loss; call `report(step, score)` as it goes on."""
+        """Train the model, instead of the training loop with the loss; call `report(step, score)` from time to time."""
         return self._part("fit")(model, report)
 
     @cached_property
     def example_inputs(self) -> Any:
-        """What the network is called with, for costs and latencies: a tensor, a tuple of arguments, or a dict of named ones.
+        """Example inputs of the network, for costs and latencies: a tensor, a tuple of arguments, or a dict of named ones.
 
-        The values are those of the first batch to train on, wherever it has inputs of the example's form: a network may look at
-        them. The batch is the same in each process.
+        The values are those of the first training batch if it has inputs of the example's form, since a network's execution
+        path may depend on values. The batch is the same in all processes.
         """
-        given = self.given.get("example_inputs")
+        example = self.given.get("example_inputs")
         with user_code(f"making a batch of {self}"):
-            batch = None if self.fits and given is not None else _first_batch(self.train)
-        if given is not None:
-            alike = _inputs_like(given, batch)
-            return given if alike is None else of_batch(alike, len_of_batch(given))
+            batch = None if self.fits and example is not None else _first_batch(self.train)
+        if example is not None:
+            alike = _inputs_like(example, batch)
+            return example if alike is None else of_batch(alike, len_of_batch(example))
         first = batch[0] if isinstance(batch, tuple | list) and batch else batch
         if isinstance(first, torch.Tensor):
             return first
@@ -171,8 +177,8 @@ class Task:
         )
 
     def tests(self, model: nn.Module) -> Iterator[Any]:
-        """Yield copies of the batches to test on, on the device of the model."""
-        device = next((one.device for one in model.parameters()), torch.device("cpu"))
+        """Yield copies of the test batches on the model's device."""
+        device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
         batches = self.test if _length_of(self.test) is not None else _finite(iter(self.test), f"{self}: test")
         for number, batch in enumerate(batches, 1):
             if not all(bool(torch.isfinite(tensor).all()) for tensor in first_inputs(batch)):
@@ -189,34 +195,38 @@ class Task:
 
     @property
     def fits(self) -> bool:
-        """Whether it has a training of its own."""
+        """Whether the task has its own training (`fit`)."""
         return "fit" in self.given or type(self).fit is not Task.fit
 
     @property
     def score_metric(self) -> Metric:
-        """The metric of the score; without `metric` it is called "score", and more of it is better."""
+        """The metric of the score; without `metric`, it is called "score", and more is better."""
         if self.metric is not None:
             return self.metric
         return SCORE if "score" in self.given or type(self).score is not Task.score else LOSS_OF_TESTS
 
     @property
     def hash(self) -> str:
-        """What results are compared by: the name, the settings and the version."""
+        """Cache key of results: a hash of the name, the settings and the version."""
         return checksum(f"{self.name} {self.version}".encode())
 
     @property
     def things(self) -> dict[str, Any]:
-        """What an identity (`syno.base.identity`) consists of, by its names in messages; rows of the data are made for it."""
-        attributes = {key: one for key, one in vars(self).items() if key not in ("train", "test", "given", "example_inputs")}
+        """The objects that determine the task's identity (`syno.base.identity`), by their names in messages; includes sampled
+        rows.
+        """
+        attributes = {
+            key: value for key, value in vars(self).items() if key not in ("train", "test", "given", "example_inputs")
+        }
         return {
             "the task": [type(self), {key: attributes[key] for key in sorted(attributes)}],
-            **{f"the {OF_IDENTITY.get(part, part)}": one for part, one in sorted(self.given.items())},
+            **{f"the {OF_IDENTITY.get(part, part)}": value for part, value in sorted(self.given.items())},
             "the batches to train on": [self.train, rows_of(self.train)],
             "the batches to test on": [self.test, rows_of(self.test)],
         }
 
     def named(self, name: str, settings: Mapping[str, Any]) -> Task:
-        """Give a task that was made by a function with these settings the function's name, unless it has one; return it."""
+        """Name a task after the function and settings that made it, unless it has a name; return it."""
         self.name = self.name or name
         self.version = f"{self.version} {json.dumps(dict(settings), sort_keys=True, default=str)}" if settings else self.version
         return self
@@ -231,21 +241,21 @@ class Task:
 
 
 def relative_error(output: Any, taught: Any) -> torch.Tensor:
-    """Return the mean squared error of an output, divided by the variance of the other: the mean over their tensors.
+    """Return the relative squared error of an output against the teacher's: mean squared error over variance, averaged over
+    tensors.
 
-    Numbers, such as a loss or a scale among the outputs, and tensors that are constant do not count. It is 0 if nothing else is
-    there.
+    Single numbers, such as a loss among the outputs, and constant tensors are ignored; 0 if nothing else remains.
     """
     pairs = list(zip(_compared(output), _compared(taught), strict=True))
     if not pairs:
         return torch.zeros(())
-    errors, counts = zip(*(error_of(one, target) for one, target in pairs), strict=True)
+    errors, counts = zip(*(error_of(tensor, target) for tensor, target in pairs), strict=True)
     return torch.stack(errors).sum() / torch.stack(counts).sum().clamp(min=1)
 
 
 def check_outputs(output: Any, taught: Any) -> None:
-    """Raise SpecError if two outputs cannot be compared: there are numbers only, or tensors of other shapes."""
-    shapes, wanted = ([tuple(one.shape) for one in _compared(value)] for value in (output, taught))
+    """Raise SpecError if two outputs cannot be compared: only single numbers, or tensors of different shapes."""
+    shapes, wanted = ([tuple(tensor.shape) for tensor in _compared(value)] for value in (output, taught))
     if shapes != wanted or not wanted:
         why = "with numbers only, such as a loss" if not wanted else f"of the shapes {shapes}, and the original's {wanted}"
         raise SpecError(
@@ -255,13 +265,13 @@ def check_outputs(output: Any, taught: Any) -> None:
 
 
 def _compared(output: Any) -> list[torch.Tensor]:
-    return [one for one in tensors_in(output) if one.dim() and (one.is_floating_point() or one.is_complex())]
+    return [tensor for tensor in tensors_in(output) if tensor.dim() and (tensor.is_floating_point() or tensor.is_complex())]
 
 
 def error_of(made: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the relative squared error of one tensor where the other is finite, and 1; both 0 if that is constant."""
-    made, target = ((torch.view_as_real(one) if one.is_complex() else one).float() for one in (made, target))
-    finite = target.isfinite()  # masks are not
+    """Return (relative squared error of `made` over the finite elements of `target`, 1); (0, 0) if the target is constant."""
+    made, target = ((torch.view_as_real(tensor) if tensor.is_complex() else tensor).float() for tensor in (made, target))
+    finite = target.isfinite()  # masked logits are infinite
     count = finite.sum().clamp(min=1)
     target = target.where(finite, 0.0)
     spread = (target - target.sum() / count).where(finite, 0.0).square().sum() / count
@@ -271,17 +281,19 @@ def error_of(made: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, to
 
 
 def divergence(logits: torch.Tensor, taught: torch.Tensor, axis: int, temperature: float = 2.0) -> torch.Tensor:
-    """Return the mean Kullback-Leibler divergence of the probabilities of two tensors of logits, times the squared temperature.
+    """Return the mean Kullback-Leibler divergence between the softmax of two tensors of logits, times the squared temperature.
+
+    Classes are along `axis`.
 
     Source: Hinton 2015, Distilling the Knowledge in a Neural Network.
     """
-    own, target = (functional.log_softmax(one.float() / temperature, axis) for one in (logits, taught))
+    own, target = (functional.log_softmax(tensor.float() / temperature, axis) for tensor in (logits, taught))
     places = max(1, target.numel() // target.shape[axis])
     return functional.kl_div(own, target, reduction="sum", log_target=True) / places * temperature**2
 
 
 def checked(task: Task) -> Task:
-    """Return the task. SpecError if a part of it has the wrong type or is missing."""
+    """Validate a task. SpecError if a part has the wrong type or is missing."""
     if task.metric is not None and not isinstance(task.metric, Metric):
         raise SpecError(f'{task}: its metric is {task.metric!r}; give a syno.Metric, as in syno.Metric("IoU")')
     for name in ("loss", "score", "counted", "fit"):
@@ -292,19 +304,19 @@ def checked(task: Task) -> Task:
     if "loss" not in task.given and type(task).loss is Task.loss:
         raise SpecError(f"{task} has no loss; give loss=..., or write a method loss(self, model, batch), or give fit")
     for part in ("train", "test"):
-        given: Any = getattr(task, part)
-        if not isinstance(given, Iterable):
-            raise SpecError(f"{task}: {part} is {kind_of(given)}; give batches, such as a torch.utils.data.DataLoader")
-        if isinstance(given, Iterator):
+        batches: Any = getattr(task, part)
+        if not isinstance(batches, Iterable):
+            raise SpecError(f"{task}: {part} is {kind_of(batches)}; give batches, such as a torch.utils.data.DataLoader")
+        if isinstance(batches, Iterator):
             raise SpecError(
-                f"{task}: {part} is {kind_of(given)}, which can be gone through once only; give a list, or a "
+                f"{task}: {part} is {kind_of(batches)}, which can be gone through once only; give a list, or a "
                 "torch.utils.data.DataLoader"
             )
     return task
 
 
 def check_score(task: Task, score: object) -> float:
-    """Return a score as a number. UserCodeError if it is none."""
+    """Return a score as a float. UserCodeError if it is not a number."""
     try:
         value = float(cast("float", score))
     except (TypeError, ValueError, RuntimeError):
@@ -313,10 +325,10 @@ def check_score(task: Task, score: object) -> float:
 
 
 def check_loss(task: Task, loss: object) -> torch.Tensor:
-    """Return a loss. UserCodeError if it is no scalar with a gradient, while gradients are made."""
+    """Return a loss. UserCodeError if it is no scalar, or has no gradient although gradients are enabled."""
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-        given = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, torch.Tensor) else kind_of(loss)
-        raise UserCodeError(f"the loss of {task} is {given}; it must be a scalar, as with .mean()")
+        kind = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, torch.Tensor) else kind_of(loss)
+        raise UserCodeError(f"the loss of {task} is {kind}; it must be a scalar, as with .mean()")
     if torch.is_grad_enabled() and not loss.requires_grad:
         raise UserCodeError(
             f"the loss of {task} does not depend on the network's weights by anything with a gradient; compute it of the "
@@ -326,7 +338,7 @@ def check_loss(task: Task, loss: object) -> torch.Tensor:
 
 
 def check_count(task: Task, count: object) -> torch.Tensor:
-    """Return how much counts in a batch. UserCodeError if that is no number of at least 0."""
+    """Return the weight of a batch, float64 []. UserCodeError if it is not a number of at least 0."""
     try:
         value = float(cast("float", count))
     except (TypeError, ValueError, RuntimeError):
@@ -343,12 +355,12 @@ GIVE_COUNTED = (
 
 
 class MeansOverSamples(TorchFunctionMode):  # type: ignore[misc]  # mypy does not look into torch
-    """A context in which PyTorch's means over labels raise SpecError if not all samples count alike.
+    """A context that raises SpecError if PyTorch averages a loss over labels of which some are ignored.
 
-    So it is for parts of a batch: where labels are ignored, the losses of the parts do not add up to that of the batch.
+    For parts of a batch: with ignored labels, the mean losses of the parts do not average to that of the batch.
 
     Args:
-        task: its name.
+        task: name of the task.
     """
 
     def __init__(self, task: str) -> None:
@@ -356,9 +368,9 @@ class MeansOverSamples(TorchFunctionMode):  # type: ignore[misc]  # mypy does no
         self.task = task
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = kwargs or {}
+        arguments = kwargs or {}
         if function in LOSSES_OF_LABELS:
-            call = inspect.signature(function).bind(*args, **given)
+            call = inspect.signature(function).bind(*args, **arguments)
             call.apply_defaults()
             target, ignored = call.arguments["target"], call.arguments["ignore_index"]
             if call.arguments["reduction"] == "mean" and not target.is_floating_point():
@@ -369,14 +381,14 @@ class MeansOverSamples(TorchFunctionMode):  # type: ignore[misc]  # mypy does no
                         f"the loss of {self.task} is a mean over labels, of which those that are {ignored} do not count; "
                         f"{GIVE_COUNTED}"
                     )
-        return function(*args, **given)
+        return function(*args, **arguments)
 
 
 LOSSES_OF_LABELS = (functional.cross_entropy, functional.nll_loss)
 
 
 class _Randomness:
-    """The states of the random numbers of torch (on the CPU), NumPy and Python."""
+    """The random states of torch (on the CPU), NumPy and Python."""
 
     def __init__(self) -> None:
         self.states = torch.get_rng_state(), np.random.get_state(), random.getstate()
@@ -389,7 +401,7 @@ class _Randomness:
 
 
 def _length_of(loader: Iterable[Any]) -> int | None:
-    """Return the number of batches of a loader; None if it has none, as that of an IterableDataset."""
+    """Return the number of batches of a loader; None if it has no length, as with an IterableDataset."""
     try:
         return len(cast("Any", loader))
     except (TypeError, NotImplementedError):
@@ -397,7 +409,7 @@ def _length_of(loader: Iterable[Any]) -> int | None:
 
 
 def _finite(batches: Iterator[Any], part: str) -> Iterator[Any]:
-    """Yield batches of a loader without a length. Raises SpecError after `MOST_BATCHES`; warns if it takes long until then."""
+    """Yield batches of a loader without a length. Raises SpecError after `MOST_BATCHES`; warns if it takes long."""
     advice = "if the stream has no end, give the loader a length (__len__), or cut it (itertools.islice in its __iter__)"
     if part.endswith("train"):
         advice += ", or give the training a number of steps (most_steps)"
@@ -412,21 +424,21 @@ def _finite(batches: Iterator[Any], part: str) -> Iterator[Any]:
 
 
 def _first_batch(loader: Iterable[Any]) -> Any:
-    """Return the first batch of a loader, the same in each process; None if there is none. The loader is left as it was."""
-    outside, generators = _Randomness(), [(one, one.get_state()) for one in _generators(loader)]
+    """Return the first batch of a loader, the same in all processes; None if it is empty. The loader's state is restored."""
+    outside, generators = _Randomness(), [(generator, generator.get_state()) for generator in _generators(loader)]
     try:
         batch = next(_seeded(loader, 0, 1), None)
     finally:
         outside.restore()
         for generator, state in generators:
             generator.set_state(state)
-        if isinstance(loader, DataLoader):  # its persistent workers would stay
+        if isinstance(loader, DataLoader):  # otherwise its persistent workers would stay alive
             loader._iterator = None
-    return mapped(lambda one: one.detach().to("cpu", copy=True), batch)  # the loader may write the next batch there
+    return mapped(lambda tensor: tensor.detach().to("cpu", copy=True), batch)  # a copy, since the loader may reuse the memory
 
 
 def _inputs_like(example: Any, batch: Any) -> Any:
-    """Return the inputs in a batch that have the structure, the shapes of samples and the types of an example; None without."""
+    """Return the inputs in a batch with the structure, sample shapes and types of an example; None if there are none."""
     candidates = [batch]
     if isinstance(batch, tuple | list) and isinstance(example, Mapping):
         candidates.append(dict(zip(example, batch, strict=False)))
@@ -437,29 +449,29 @@ def _inputs_like(example: Any, batch: Any) -> Any:
         if isinstance(example, Mapping) and example.keys() <= batch.keys():
             candidates.append({name: batch[name] for name in example})
     form = _form(example)
-    return next((one for one in candidates if _form(one) == form), None)
+    return next((candidate for candidate in candidates if _form(candidate) == form), None)
 
 
 def _form(inputs: Any) -> object:
-    """Return the structure of inputs with the shape of a sample and the type of each tensor."""
+    """Return the structure of inputs, with the sample shape and type of each tensor."""
     whole = len_of_batch(inputs)
     leaves, structure = pytree.tree_flatten(dict(inputs) if isinstance(inputs, Mapping) else inputs)
     return structure, [
-        (one.dtype, tuple(one.shape[1:]), one.dim() > 0 and len(one) == whole) if isinstance(one, torch.Tensor) else one
-        for one in leaves
+        (leaf.dtype, tuple(leaf.shape[1:]), leaf.dim() > 0 and len(leaf) == whole) if isinstance(leaf, torch.Tensor) else leaf
+        for leaf in leaves
     ]
 
 
 def _generators(loader: object) -> list[torch.Generator]:
     """Return the random generators of a loader and its parts."""
     parts = (loader, *(getattr(loader, name, None) for name in ("sampler", "batch_sampler", "dataset")))
-    return [one for part in parts if isinstance(one := getattr(part, "generator", None), torch.Generator)]
+    return [generator for part in parts if isinstance(generator := getattr(part, "generator", None), torch.Generator)]
 
 
 def _seeded(loader: Iterable[Any], seed: int, epoch: int) -> Iterator[Any]:
-    """Return the iterator of an epoch's batches, after all random numbers got their seeds."""
+    """Seed all random generators, and return the iterator of an epoch's batches."""
     chosen = generator_of(seed, epoch).initial_seed()
-    # `torch.manual_seed` would also seed the GPUs' numbers, which the network draws.
+    # `torch.manual_seed` would also seed the GPUs' generators, which the network uses.
     torch.default_generator.manual_seed(chosen)
     np.random.seed(chosen % 2**32)
     random.seed(chosen)
@@ -468,7 +480,7 @@ def _seeded(loader: Iterable[Any], seed: int, epoch: int) -> Iterator[Any]:
     for part in (loader, *(getattr(loader, name, None) for name in ("sampler", "batch_sampler", "dataset"))):
         if callable(getattr(part, "set_epoch", None)):
             cast("Any", part).set_epoch(epoch)
-    if isinstance(loader, DataLoader):  # persistent workers go on with their own random numbers
+    if isinstance(loader, DataLoader):  # persistent workers would continue their own random states
         loader._iterator = None
     return iter(loader)
 
@@ -476,17 +488,17 @@ def _seeded(loader: Iterable[Any], seed: int, epoch: int) -> Iterator[Any]:
 class LoaderBatches:
     """The batches of a user's loader, on a device.
 
-    Before each epoch, the random numbers of torch, NumPy and Python get a seed that depends on the training's seed and the
-    epoch, and so do a loader's and its sampler's own generators. While a batch is made, these random numbers are used, and at
-    other times those of the training. So a batch depends on seed, epoch and place only, and a training that resumes within an
-    epoch goes through the batches before without using them.
+    Before each epoch, the global random states of torch, NumPy and Python, and the generators of the loader and its sampler,
+    are seeded from the training's seed and the epoch. These states are only active while a batch is made; otherwise, those of
+    the training are. So a batch depends only on seed, epoch and index, and a training that resumes within an epoch skips the
+    earlier batches.
 
     Args:
         task: with the loader.
         seed: of the training.
         device: of the batches.
         share: the share of each batch.
-        most_steps: of the training: the length of a loader without one that makes as many batches or more.
+        most_steps: of the training: the epoch length for a loader without a length that makes at least as many batches.
     """
 
     def __init__(
@@ -511,11 +523,11 @@ class LoaderBatches:
         return self._length
 
     def of_share(self, share: Share) -> LoaderBatches:
-        """Return the same batches with only a share of the samples in each."""
+        """Return batches with only this share of the samples of each."""
         return LoaderBatches(self.task, self.seed, self.device, share, self.most_steps)
 
     def epoch(self, number: int, first: int = 0) -> Iterator[Any]:
-        """Yield the batches of an epoch from the `first` on. UserCodeError if the loader ends before its length."""
+        """Yield the batches of an epoch, from batch `first` on. UserCodeError if the loader ends before its length."""
         outside = _Randomness()
         batches = _seeded(self.loader, self.seed, number)
         inside = _Randomness()
@@ -543,7 +555,7 @@ class LoaderBatches:
 
 
 def part_of(task: Task, batch: Any, place: slice) -> Any:
-    """Return some samples of a batch. DataError if its tensors are not of one length."""
+    """Return a slice of the samples of a batch. DataError if its tensors have different lengths."""
     lengths = {len(tensor) for tensor in first_inputs(batch) if tensor.dim()}
     if len(lengths) > 1:
         raise DataError(
@@ -556,18 +568,18 @@ def part_of(task: Task, batch: Any, place: slice) -> Any:
 def task_from(
     fit: Callable[..., object], score: Callable[..., float], metric: Metric | None, example: Callable[[], Any] | None, name: str
 ) -> Task:
-    """Return the task of functions: `fit(model, report)`, `score(model)`, and one that makes example inputs.
+    """Return a task made of functions: `fit(model, report)`, `score(model)`, and one that returns example inputs.
 
-    Raises UserCodeError if a function does not take such arguments.
+    Raises UserCodeError if a function does not take these arguments.
     """
-    for function, what, count in ((fit, "fit", 2), (score, "score", 1), (example, "example_inputs", 0)):
+    for function, part, count in ((fit, "fit", 2), (score, "score", 1), (example, "example_inputs", 0)):
         if function is None:
             continue
         try:
             inspect.signature(function).bind(*range(count))
         except TypeError as error:
             raise UserCodeError(
-                f"workload: {what} is called with {('nothing', 'the model', 'the model and report')[count]}, but it takes "
+                f"workload: {part} is called with {('nothing', 'the model', 'the model and report')[count]}, but it takes "
                 f"{inspect.signature(function)}: {error}"
             ) from None
         except ValueError:  # written in C

@@ -1,7 +1,7 @@
-"""Processes that train one network together on one machine, each with its share of every batch, by DistributedDataParallel.
+"""Distributed training on one machine: processes with a share of every batch each, by DistributedDataParallel.
 
-The first process tests, keeps checkpoints and weights, and decides what depends on time. All others follow it. If one process
-ends, the others are ended, too; the training resumes from its checkpoint when it is started again.
+Process 0 tests, writes checkpoints and weights, and makes all decisions that depend on time; the others follow. If one process
+dies, the others are ended, too; when started again, the training resumes from its checkpoint.
 """
 
 from __future__ import annotations
@@ -33,19 +33,24 @@ from syno.base.fork_server import end_with
 from syno.data.contract import Share
 
 Result = TypeVar("Result")
-PATIENCE = timedelta(days=7)  # of processes that wait for the first one: it may test for long, or wait for cores
-GRACE_SECONDS = 5.0  # in which a process that has failed goes on to be there, so that one that was killed is noticed first
+PATIENCE = timedelta(days=7)  # how long processes wait for process 0, which may test for long, or wait for cores
+GRACE_SECONDS = 5.0  # time before a failed process exits, so that a killed process is detected first
 BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)  # which torchrun handles, and does not give back
-LOGS = ("torch.distributed.elastic", "torch.multiprocessing")  # what they say is in the error, too
+SIGNALS = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+)  # torchrun sets handlers for them and does not restore the old ones
+LOGS = ("torch.distributed.elastic", "torch.multiprocessing")  # loggers whose messages the error repeats
 
 
 class Processes:
-    """The processes of a training, as one of them sees them.
+    """The processes of a training, as seen by one of them.
 
     Args:
         number: of this process, from 0.
-        count: of all of them.
+        count: number of processes.
     """
 
     def __init__(self, number: int = 0, count: int = 1) -> None:
@@ -58,11 +63,11 @@ class Processes:
         return self.number == 0
 
     def seed(self, seed: int) -> int:
-        """Return a seed of this process's own random numbers, such as those of dropout; the given one in the first process."""
+        """Return the seed of this process's own random numbers, such as for dropout; `seed` itself in process 0."""
         return seed if self.is_first else (seed + (self.number << 40)) % 2**63
 
     def agreed(self, value: float) -> float:
-        """Return the value that the first process gives."""
+        """Return process 0's value in all processes (broadcast)."""
         if self.count == 1:
             return value
         told = torch.tensor(float(value), dtype=torch.float64)
@@ -70,23 +75,23 @@ class Processes:
         return float(told)
 
     def total(self, values: torch.Tensor) -> torch.Tensor:
-        """Return the sum over all processes, on the device of the values, or on the CPU."""
+        """Return the sum of tensors over all processes (all-reduce)."""
         if self.count > 1:
             values = values.clone()
             dist.all_reduce(values)
         return values
 
     def gathered(self, values: torch.Tensor) -> list[torch.Tensor]:
-        """Return the values of each process, all of one shape."""
+        """Return the tensors of all processes, which have equal shapes (all-gather)."""
         if self.count == 1:
             return [values]
-        found = [torch.empty_like(values) for _ in range(self.count)]
-        dist.all_gather(found, values)
-        return found
+        tensors = [torch.empty_like(values) for _ in range(self.count)]
+        dist.all_gather(tensors, values)
+        return tensors
 
     @contextmanager
     def first_alone(self) -> Iterator[None]:
-        """Let the first process run the block before the others do."""
+        """Run the block in process 0 first, then in the others."""
         if not self.is_first:
             self.agreed(0.0)
         yield
@@ -94,20 +99,22 @@ class Processes:
             self.agreed(0.0)
 
     def joined(self, network: nn.Module) -> nn.Module:
-        """Return a network that shares its parameters with the given one, and whose gradients are means over all processes."""
+        """Return a wrapper that shares the network's parameters, and whose gradients are averaged over all processes."""
         if self.count == 1:
             return network
-        # A weight that is not used, as of an operator that ignores it, would be waited for.
+        # Without find_unused_parameters, DDP would wait for gradients of unused weights.
         return DistributedDataParallel(network, find_unused_parameters=True, gradient_as_bucket_view=True)
 
     def apart(self, network: nn.Module) -> AbstractContextManager[None]:
-        """Return a context without synchronization: gradients of a `joined` network add up in this process alone."""
-        found: AbstractContextManager[None] = nullcontext() if self.count == 1 else network.no_sync()
-        return found
+        """Return a context without gradient synchronization: gradients of a `joined` network accumulate in this process
+        only.
+        """
+        context: AbstractContextManager[None] = nullcontext() if self.count == 1 else network.no_sync()
+        return context
 
     @contextmanager
     def synchronized(self, network: nn.Module, batch_norm: str) -> Iterator[None]:
-        """Let the BatchNorm layers of a network normalize by the statistics of all processes in the block, if so asked for."""
+        """Let BatchNorm layers use the statistics over all processes in the block, if `batch_norm` is "synchronized"."""
         layers = [layer for layer in network.modules() if isinstance(layer, _BatchNorm)]
         chosen = layers if self.count > 1 and batch_norm == "synchronized" else []
         for layer in chosen:
@@ -124,10 +131,10 @@ ALONE = Processes()
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def _normalized(layer: _BatchNorm, processes: Processes, x: torch.Tensor) -> torch.Tensor:
-    """Return this process's rows of the BatchNorm of all processes' samples; each process has equally many."""
+    """Return this process's rows of the BatchNorm over all processes' samples; each process has equally many samples."""
     if not (layer.training or layer.running_mean is None):
-        found: torch.Tensor = type(layer).forward(layer, x)
-        return found
+        normalized: torch.Tensor = type(layer).forward(layer, x)
+        return normalized
     layer._check_input_dim(x)
     weight, bias = layer.weight, layer.bias
     y, mean, variance = _Normalization.apply(x, weight, bias, layer.eps, processes)
@@ -143,7 +150,7 @@ def _normalized(layer: _BatchNorm, processes: Processes, x: torch.Tensor) -> tor
 
 # torch.nn.SyncBatchNorm does not run on a CPU.
 class _Normalization(torch.autograd.Function):  # type: ignore[misc]  # mypy does not look into torch
-    """BatchNorm over the samples of all processes. Returns also mean and variance, which have no gradient."""
+    """BatchNorm over the samples of all processes. Also returns mean and variance, without gradient."""
 
     @staticmethod
     def forward(
@@ -165,7 +172,9 @@ class _Normalization(torch.autograd.Function):  # type: ignore[misc]  # mypy doe
         scale = torch.rsqrt(variance + context.eps)
         deviation = (_precise(x) - mean.view(shape)) * scale.view(shape)
         arriving = _precise(gradient)
-        sums = torch.stack([arriving.sum(_axes(x)), (arriving * deviation).sum(_axes(x))])  # of this process, as weights' are
+        sums = torch.stack(
+            [arriving.sum(_axes(x)), (arriving * deviation).sum(_axes(x))]
+        )  # of this process; DDP averages them like other gradients
         samples = x.numel() // x.shape[1] * context.processes.count
         shift, slope = (context.processes.total(sums) / samples).unbind()
         factor = scale if weight is None else scale * weight
@@ -183,25 +192,25 @@ def _precise(x: torch.Tensor) -> torch.Tensor:
 
 
 def together(function: Callable[..., Result], arguments: Sequence[Any], count: int, device: str) -> Result:
-    """Return `function(processes, *arguments)` of the first of `count` processes, all of which call it.
+    """Run `function(processes, *arguments)` in `count` new processes, and return the result of process 0.
 
-    They are started as torchrun does it. All three are pickled.
+    The processes are started as by torchrun. Function, arguments and result are pickled.
 
     Args:
-        function: of a module.
+        function: a function at the top level of a module.
         arguments: of the function.
-        count: of processes.
-        device: "cpu", or "cuda" for a GPU for each process: the first ones that this process sees.
+        count: number of processes.
+        device: "cpu", or "cuda" for one GPU per process: the first ones that this process sees.
 
-    Raises what the function raises in one of the processes, if it is a SynoError, TrainingError for other exceptions, and
-    DeviceError if one of them was killed, so that a cluster starts the job again.
+    Raises a SynoError that the function raises in a process, TrainingError for other exceptions, and DeviceError if a process
+    was killed, so that a cluster restarts the job.
     """
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     before = {number: signal.getsignal(number) for number in SIGNALS}
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else each process warns where `joined` finds all weights used
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # suppresses a warning of each process that all parameters are used
     levels = {log: log.level for log in map(logging.getLogger, LOGS)}
     with TemporaryDirectory(prefix="syno-processes-") as folder:
         try:
@@ -216,8 +225,8 @@ def together(function: Callable[..., Result], arguments: Sequence[Any], count: i
                 max_restarts=0,
                 logs_specs=DefaultLogsSpecs(log_dir=folder),
             )
-            found: Result = elastic_launch(config, _run)(function, tuple(arguments), device, os.getpid(), folder)[0]
-            return found
+            result: Result = elastic_launch(config, _run)(function, tuple(arguments), device, os.getpid(), folder)[0]
+            return result
         except ChildFailedError as failed:
             number, failure = failed.get_first_failure()
             process = f"process {number + 1} of {count}, which train together,"
@@ -232,9 +241,9 @@ def together(function: Callable[..., Result], arguments: Sequence[Any], count: i
         finally:
             for log, level in levels.items():
                 log.setLevel(level)
-            for one, handler in before.items():
+            for signal_number, handler in before.items():
                 with suppress(ValueError, TypeError):  # in another thread, or a handler that Python did not set
-                    signal.signal(one, handler)
+                    signal.signal(signal_number, handler)
 
 
 def _end_of(exitcode: int) -> str:
@@ -245,27 +254,27 @@ def _end_of(exitcode: int) -> str:
 
 
 def _run(function: Callable[..., Any], arguments: tuple[Any, ...], device: str, parent: int, folder: str) -> Any:
-    """Call the function in one of the processes. Which exception it raises goes into a file."""
+    """Call the function in a child process. An exception is written to a file of the folder."""
     end_with(parent)
     number, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # they are on one machine, whose name may be unknown to the network
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all processes are on this machine, whose host name may not resolve
     try:
         if device != "cpu":
             torch.cuda.set_device(number)
         dist.init_process_group(BACKENDS[device], timeout=PATIENCE)
-        found = function(Processes(number, count), *arguments)
-        dist.barrier()  # a process that ends closes connections
-        return found if number == 0 else None
+        result = function(Processes(number, count), *arguments)
+        dist.barrier()  # a process that exits early would close connections
+        return result if number == 0 else None
     except Exception as error:
         write_whole(Path(folder, f"{number}.error"), json.dumps([type(error).__name__, str(error)]), durable=False)
         time.sleep(GRACE_SECONDS)
-        if not isinstance(error, SynoError):  # nor the consequence of another process's end, which has ended this one by now
+        if not isinstance(error, SynoError):  # a consequence of another process's failure would have ended this process by now
             traceback.print_exc()
         os._exit(1)
 
 
 def _error_in(file: Path, process: str) -> SynoError | None:
-    """Return the error that a process has written; None if it has not."""
+    """Return the exception that a process has written to a file; None if there is none."""
     if not file.exists():
         return None
     name, message = json.loads(file.read_text(encoding="utf-8"))

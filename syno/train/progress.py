@@ -1,8 +1,8 @@
-"""The progress of a training: what has happened so far, its result, and the reports that may end it early.
+"""The progress of a training: its state, its result, and the reports that may end it early.
 
-A report is called after every round, which is an epoch unless the settings say otherwise, with the number of rounds done and
-the score so far. It stops the training by returning False or by raising `Pruned`. Other exceptions pass through to the caller;
-if it is `Paused`, the training's state is kept, and the training can be resumed.
+A report is called after every round (an epoch by default) with the number of finished rounds and the latest score. It stops the
+training by returning False or by raising `Pruned`. Other exceptions propagate to the caller; after `Paused`, the checkpoint is
+kept, and the training can be resumed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from syno.train.metric import ACCURACY, LOSS, METRICS, Metric
 
-RECENT = 0.25  # share of a round's last steps, whose mean loss compares trainings that are not at their end
+RECENT = 0.25  # share of a round's last steps whose mean loss is the recent loss
 TAIL = 0.2  # share of the last steps, whose mean loss is the score "tail"
-MOST_POINTS = 500  # of a loss curve
+MOST_POINTS = 500  # most points of a loss curve
 LOSS_DIGITS, MINUTE_DIGITS = 6, 4  # after the decimal point, of a loss curve's numbers
 
 EpochReport = Callable[[int, float], bool | None]
@@ -27,9 +27,8 @@ class CurvePoint(NamedTuple):
 
     Attributes:
         step: the last step of the point, counted from 1.
-        minutes: minutes of training up to then: of steps, without tests, and without the time in which an interrupted training
-            stood still.
-        loss: mean loss of the steps since the point before, in nats.
+        minutes: training time up to this step in minutes, without tests and interruptions.
+        loss: mean loss of the steps since the previous point, in nats.
     """
 
     step: int
@@ -38,14 +37,14 @@ class CurvePoint(NamedTuple):
 
 
 class Pruned(Exception):  # noqa: N818  (a decision, no error)
-    """The training was stopped by a report; the message says why."""
+    """A report stopped the training; the message says why."""
 
 
 class Paused(Exception):  # noqa: N818  (a decision, no error)
-    """The training was paused by a report after a round, and may be resumed from its checkpoint; the message says why.
+    """A report paused the training, which may be resumed from its checkpoint; the message says why.
 
     Attributes:
-        step: number of rounds done, which need not be whole.
+        step: number of finished rounds, possibly fractional.
     """
 
     def __init__(self, message: str, step: float) -> None:
@@ -54,11 +53,11 @@ class Paused(Exception):  # noqa: N818  (a decision, no error)
 
 
 class Broken(Exception):  # noqa: N818  (a result, no error)
-    """Training produced NaN or infinity; the message says where."""
+    """The training produced NaN or infinity (diverged); the message says where."""
 
 
 class Milestones:
-    """A report that requires a least accuracy, or a greatest loss, after some of the rounds.
+    """A report that stops a training whose score misses the required bound after a round.
 
     >>> Milestones({2: 0.35})(2, 0.2)
     Traceback (most recent call last):
@@ -77,7 +76,7 @@ class Milestones:
 
         Args:
             bounds: by round.
-            then: a report that is called if the bound of the round is met.
+            then: a report that is called if the round's bound is met.
             metric: the key of the bounds' metric.
             rounds: name of a round in messages.
 
@@ -103,23 +102,24 @@ class Milestones:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """The result of a training. Results are equal for equal arguments on one machine and thread: times do not count.
+    """The result of a training. Results compare equal for equal arguments on one machine with one thread; times are ignored.
 
     Attributes:
-        metric: the key of the scores' metric: "accuracy", a fraction of the test pictures, "loss" on the test text, in nats per
-            token, or that of a task of one's own (`syno.train.metric`).
-        score: of the trained network; if training broke, 0 for an accuracy, and else the worst: infinity for a loss.
+        metric: key of the scores' metric: "accuracy", a fraction of the test pictures; "loss" on the test text, in nats per
+            token; or
+            that of a user's own task (`syno.train.metric`).
+        score: of the trained network; if the training diverged, 0 for an accuracy, otherwise the worst score, such as infinity.
         scores: after each round.
         losses: mean loss over each round's steps, of the cross-entropy in nats.
         curve: the loss over all steps, in at most 500 points.
         steps: number of steps taken.
-        micro_batch: samples that went through the network at once at the end; None if the setting `micro_batch` was not given.
-        stopped: why a report, a limit or a broken loss ended the training early; None if it went through.
-        broken: whether it produced NaN or infinity.
+        micro_batch: final size of a micro-batch; None if the setting `micro_batch` was not given.
+        stopped: reason why a report, a limit or divergence ended the training early; None if it completed.
+        broken: whether it diverged (NaN or infinity).
         step_seconds: wall time of the steps, without tests.
         data_seconds: the part of `step_seconds` spent waiting for batches.
-        seconds: wall time with tests, including the time before an interruption.
-        cpu_seconds: processor time of this process, likewise.
+        seconds: wall time including tests and the time before interruptions.
+        cpu_seconds: processor time of this process, including the same.
     """
 
     metric: str
@@ -139,18 +139,18 @@ class TrainingResult:
 
 @dataclass
 class TrainingProgress:
-    """The progress of a training so far. Checkpoints store it under these names.
+    """The progress of a training. Checkpoints store it under these names.
 
     Attributes:
         steps: number of steps taken.
-        micro_batch: samples that go through the network at once; None where that is not known yet, or not asked for.
+        micro_batch: size of a micro-batch; None if not determined yet, or not given.
         losses: of every step.
         times: seconds of training at the end of every step, as in `stepping`.
-        ends: number of steps after which each round ended.
+        ends: number of steps at the end of each round.
         scores: after each round.
-        seconds, cpu_seconds: before this process resumed the training.
-        waited: seconds of waiting for batches.
-        stepping: seconds of steps, waiting included, tests not.
+        seconds, cpu_seconds: times before this process resumed the training.
+        waited: seconds spent waiting for batches.
+        stepping: seconds of steps, including waiting, without tests.
     """
 
     steps: int = 0
@@ -171,18 +171,18 @@ class TrainingProgress:
         return tuple(sum(self.losses[first:end]) / (end - first) for first, end in pairs)
 
     def recent_loss(self, number: int) -> float:
-        """The mean loss over the last quarter of the steps of a round, in nats."""
+        """Return the mean loss over the last quarter of a round's steps, in nats."""
         first, end = [0, *self.ends][number - 1 : number + 1]
         return self.loss_before(end, end - first)
 
     def loss_before(self, step: int, length: int) -> float:
-        """The mean loss before a step, over a quarter of a round of this many steps, in nats."""
+        """Return the mean loss before a step, over a quarter of a round of `length` steps, in nats."""
         losses = self.losses[max(0, step - max(1, round(RECENT * length))) : step]
         return sum(losses) / len(losses)
 
     @property
     def curve(self) -> tuple[CurvePoint, ...]:
-        """The loss curve: means over equally many steps, the last one over fewer. Losses that are not finite are left out."""
+        """The loss curve: means over equally many steps (fewer for the last point). Losses that are not finite are omitted."""
         losses = [loss for loss in self.losses if abs(loss) < inf]
         times = self.times[: len(losses)]
         size = -(-len(losses) // MOST_POINTS) or 1
@@ -197,26 +197,26 @@ class TrainingProgress:
         )
 
     def add(self, losses: Iterable[float], seconds: float) -> None:
-        """Add the losses of the latest steps, up to the first that is not finite.
+        """Append the losses of the latest steps, up to the first that is not finite.
 
         Args:
-            losses: one of each step.
-            seconds: of training up to the last of these steps, as in `stepping`; they are spread evenly over the steps.
+            losses: one per step.
+            seconds: training time at the last of these steps, as in `stepping`; it is distributed evenly over the steps.
         """
-        given, last = list(losses), self.times[-1] if self.times else 0.0
-        for number, loss in enumerate(given, 1):
+        values, last = list(losses), self.times[-1] if self.times else 0.0
+        for number, loss in enumerate(values, 1):
             self.losses.append(loss)
-            self.times.append(last + (seconds - last) * number / len(given))
+            self.times.append(last + (seconds - last) * number / len(values))
             if not abs(loss) < inf:
                 return
 
     def result(
-        self, metric: Metric, which: str, stopped: str | None, *, broken: bool, seconds: float, cpu_seconds: float
+        self, metric: Metric, selection: str, stopped: str | None, *, broken: bool, seconds: float, cpu_seconds: float
     ) -> TrainingResult:
-        """Return the result of a training that ends here, with its score as in `score`."""
+        """Return the result of a training that ends here; `selection` is the setting `score`."""
         return TrainingResult(
             metric=metric.key,
-            score=metric.of_broken if broken else self.score(metric, which),
+            score=metric.of_broken if broken else self.score(metric, selection),
             scores=tuple(self.scores),
             losses=self.losses_of_rounds,
             curve=self.curve,
@@ -230,17 +230,17 @@ class TrainingProgress:
             cpu_seconds=cpu_seconds,
         )
 
-    def scored_round(self, metric: Metric, which: str) -> int:
-        """Return the round, counted from 1, whose network the score is of: the best one, or the last."""
-        if which != "best":
+    def scored_round(self, metric: Metric, selection: str) -> int:
+        """Return the round (from 1) whose network has the training's score: the best or the last."""
+        if selection != "best":
             return len(self.scores)
-        return self.scores.index(self.score(metric, which)) + 1
+        return self.scores.index(self.score(metric, selection)) + 1
 
-    def score(self, metric: Metric, which: str) -> float:
-        """Return the score of the whole training, as the setting `score` chooses it: "last", "best" or "tail"."""
-        if which == "tail" and metric == LOSS:
+    def score(self, metric: Metric, selection: str) -> float:
+        """Return the score of the training, as the setting `score` selects it: "last", "best" or "tail"."""
+        if selection == "tail" and metric == LOSS:
             last = self.losses[-max(1, round(TAIL * len(self.losses))) :]
             return sum(last) / len(last)
-        if which == "best":
+        if selection == "best":
             return (max if metric.more_is_better else min)(self.scores)
         return self.scores[-1]

@@ -1,4 +1,4 @@
-"""The evaluation of operators by a short training."""
+"""Evaluation of operators by a short (proxy) training."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class ProxyTraining(Evaluation):
     Attributes:
         workload: the network and the data.
         spec: of the operators.
-        checkpoints: folder for checkpoints of running and paused trainings; None: none are kept.
-        original: further metrics, for rewards that compare with the original network's score.
-        check_gradients: whether an operator that cannot learn on the first batch is not trained.
+        checkpoints: folder for checkpoints of running and paused trainings; None: no checkpoints.
+        original: metrics of the original network's score, for rewards that compare with it.
+        check_gradients: whether operators that cannot learn on the first batch fail without training.
     """
 
     workload: Workload
@@ -42,20 +42,22 @@ class ProxyTraining(Evaluation):
     def __call__(self, operator: PGraph, report: Report) -> Mapping[str, float]:
         """Return metrics by name: the score by its key, "epochs" (the number of rounds), costs, and those of `original`.
 
-        With `initialization: fit`, `fit_error` is the mean error of the fit over the layers (`LayerFit.after`). It is reported
-        before the training begins; of a training that resumes, it was reported before.
+        With `initialization: fit`, `fit_error` is the mean fit error over the layers (`LayerFit.after`), which is reported
+        before a new training begins.
 
         A training that was interrupted or paused resumes from its checkpoint. If that is missing or damaged, it begins anew,
         with a warning.
 
         Args:
             operator: replaces the network's layers.
-            report: called after every round with a number of which more is better: the accuracy, or minus the loss. It may
-                raise an exception to end the training, or Paused. Its `recent_loss` is called before with the round and its
-                recent loss, and after each part of a round in its `looks`.
+            report: called after every round with a value of which more is better: the accuracy, or minus the loss. It may raise
+                an
+                exception to end the training, or Paused. Before that, its `recent_loss` is called with the round and its recent
+                loss; it
+                is also called at each fractional round in its `looks`.
 
-        Raises TrainingError if training produced NaN or infinity, if the device's memory did not suffice, or if the operator
-        cannot learn on the first batch; see `syno.train.first_batch`.
+        Raises TrainingError if the training diverged, if the device ran out of memory, or if the operator cannot learn on the
+        first batch; see `syno.train.first_batch`.
         """
         counted = cost(operator, self.spec).metrics(self.workload.original)
         file, passed = self._file(operator.id), report.passed
@@ -79,7 +81,7 @@ class ProxyTraining(Evaluation):
         return {result.metric: result.score, "epochs": float(len(result.scores)), **known, **counted, **self.original}
 
     def forget(self, operator: PGraph) -> None:
-        """Delete the checkpoint of an operator's training, which will not be resumed."""
+        """Delete the checkpoint of an operator's training that will not be resumed."""
         file = self._file(operator.id)
         if file is not None:
             with suppress(OSError):
@@ -89,7 +91,7 @@ class ProxyTraining(Evaluation):
         return None if self.checkpoints is None else self.checkpoints / f"{operator_id}.pt"
 
     def _train(self, operator: PGraph, report: Report, file: Path | None, known: dict[str, float]) -> TrainingResult:
-        """Train, and add the error of the fit to the metrics."""
+        """Train the operator's network, and add the fit error to the metrics `known`."""
         metric = self.workload.metric
 
         def fitted(fits: Sequence[LayerFit]) -> None:

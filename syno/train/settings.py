@@ -124,15 +124,15 @@ _recipe(  # GPT-2 on lm1b: half an hour, as in the search; most_minutes: null is
     },
 )
 
-# Least accuracies after some of the epochs, for CIFAR-100. The published code has these, but its search ran without.
+# Required accuracies after some epochs, for CIFAR-100. The published code has them, but its search ran without.
 for _name, _curve in {
     "resnet18": {1: 0.1, 2: 0.1, 3: 0.2, 5: 0.25, 10: 0.3, 30: 0.5, 60: 0.6},
     "resnet34": {1: 0.05, 2: 0.1, 3: 0.15, 4: 0.2, 5: 0.23, 6: 0.28, 7: 0.3, 8: 0.37, 9: 0.4, 10: 0.45},
     "densenet121": {1: 0.1, 2: 0.2, 3: 0.3, 4: 0.35, 5: 0.4, 8: 0.45, 15: 0.5, 30: 0.55, 45: 0.6},
     "resnext29_2x64d": {1: 0.08, 2: 0.16, 3: 0.2, 4: 0.24, 5: 0.28, 10: 0.35, 15: 0.4, 20: 0.45},
     "efficientnet_v2_s": {1: 0.05, 2: 0.1, 3: 0.2, 6: 0.3, 10: 0.4, 15: 0.45},
-    # Greatest losses of GPT-2 after rounds of 1,000 steps, of which half an hour has six. Published is only the first: the
-    # paper's search ended a training whose loss was above 6.9 after a minute. The others are ours: the mean loss of the
+    # Allowed losses of GPT-2 after rounds of 1,000 steps, of which half an hour has six. Only the first is published: the
+    # paper's search stopped trainings with a loss above 6.9 after a minute. The others are ours: the mean loss of the
     # original over each 1,000 steps of its published log (6.10, 6.00, 5.93, 5.89, 5.85), plus 0.3 nats.
     "gpt2": {1: 6.9, 2: 6.4, 3: 6.3, 4: 6.25, 5: 6.2, 6: 6.15},
 }.items():
@@ -150,68 +150,70 @@ LATER: Mapping[str, Any] = {
     "processes": 1,
     "train_original": None,
     "distill": None,
-}  # options that trainings did not always have, with their defaults
+}  # options of later versions, with their defaults
 
 
 class DistillSettings(Settings):
-    """Distillation: networks with operators are also trained on the outputs of the trained original."""
+    """Knowledge distillation: networks with operators are also trained on the outputs of the trained original (the teacher)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     weight: Annotated[float, Field(gt=0, le=1)] = 0.7
-    """share of the loss that compares with the original's outputs; the rest is the task's own loss"""
+    """weight of the distillation loss against the teacher's outputs; the task's own loss has the rest"""
     temperature: Annotated[float, Field(gt=0)] = 2.0
-    """of the probabilities that are compared, for classification and text"""
+    """temperature of the compared probabilities, for classification and text"""
     features: Annotated[float, Field(ge=0)] = 0.0
-    """weight of a further loss, the relative squared error of the outputs of the blocks whose layers are replaced; 0: none"""
+    """weight of a further loss, the relative squared error of the outputs of the blocks with replaced layers; 0: none"""
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the settings by which records are compared: without `features`, which is a later option, where it is 0."""
+        """Serialize for comparison with records: without `features`, a later option, if it is 0."""
         return {name: value for name, value in write(self).items() if name != "features" or value}
 
 
 class TrainingSettings(Settings):
-    """Settings of a training: a recipe, and what differs from it. Frozen; unknown names are errors."""
+    """Settings of a training: a recipe, and settings that override it. Frozen; unknown names are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     recipe: str = QUICK
-    """recipe that sets the defaults; docs/training.md describes all; the defaults here are those of quick"""
+    """recipe that sets the defaults (docs/training.md lists all); the defaults below are those of quick"""
     device: Annotated[str, Field(pattern=DEVICE_PATTERN)] = "cpu"
     """cpu, cuda, or one of several GPUs such as cuda:1"""
     epochs: Positive = 4
-    """passes over the data"""
+    """epochs: passes over the training data"""
     most_steps: Positive | None = None
-    """most steps, whatever the epochs; null: no limit"""
+    """most steps, independent of the epochs; null: no limit"""
     most_minutes: Above | None = None
     """most minutes of training and testing; null: no limit. With a limit, results depend on the machine's speed"""
     most_epoch_seconds: Above | None = None
-    """training ends after a round, other than the first, that trained for longer; null: no limit; the paper's: 60"""
+    """the training ends after a round, other than the first, that takes longer, in seconds; null: no limit; the paper's: 60"""
     round_steps: Positive | None = None
-    """steps of a round, after which the network is tested and milestones and `stopping` are asked; null: an epoch"""
+    """steps of a round, after which the network is tested and milestones and `stopping` are checked; null: an epoch"""
     most_tests: Positive | None = None
-    """most pictures or sequences to test on, the first ones; null: all"""
+    """number of pictures or sequences to test on, the first ones; null: all"""
     batch: Positive = 64
-    """pictures or sequences of a batch; the last batch of an epoch is left out if it is smaller"""
+    """batch size: pictures or sequences per step; a smaller last batch of an epoch is dropped"""
     micro_batch: Positive | Literal["auto"] | None = None
-    """most pictures or sequences that go through the network at once; the gradients of such parts of a batch add up; auto: as
-    many as a GPU has memory for; null: the whole batch"""
+    """size of a micro-batch: most pictures or sequences that run through the network at once, with accumulated gradients; auto:
+    as many as a GPU has memory for; null: the whole batch
+    """
     processes: Positive = 1
-    """processes that share each batch, in the stage `train`; with device: cuda each has a GPU of its own"""
+    """processes that share each batch, in the stage `train`; with device: cuda, each has its own GPU"""
     batch_norm: Literal["synchronized", "local"] = "synchronized"
-    """what BatchNorm normalizes by where several processes train: synchronized: the samples of all, as one process does; local:
-    those of its own process"""
+    """BatchNorm in distributed training: synchronized: over the samples of all processes, as with one process; local: over
+    those of each process
+    """
     optimizer: Literal["sgd", "adamw"] = "sgd"
-    """optimizer; sgd is with Nesterov momentum"""
+    """optimizer; sgd uses Nesterov momentum"""
     learning_rate: Above = 0.1
     """highest learning rate"""
     schedule: Literal["one-cycle", "cosine", "cosine-by-epoch", "triangle", "constant"] = "one-cycle"
-    """schedule of the learning rate"""
+    """learning-rate schedule"""
     final_learning_rate: Annotated[float, Field(ge=0)] = 0.0
-    """learning rate at the end of a cosine schedule"""
+    """final learning rate of a cosine schedule"""
     peak_epoch: Above = 2.0
-    """epoch until which a triangle schedule rises from 0; from there it falls to 0 at the end"""
+    """epoch of the highest learning rate in a triangle schedule, which rises from 0 and falls to 0 at the end"""
     momentum: Annotated[float, Field(gt=0, lt=1)] = 0.9
     """momentum of sgd"""
     betas: tuple[Share, Share] = (0.9, 0.95)
@@ -219,40 +221,44 @@ class TrainingSettings(Settings):
     weight_decay: Annotated[float, Field(ge=0)] = 5e-4
     """weight decay"""
     decay: Literal["all", "matrices"] = "all"
-    """parameters that decay; matrices: no biases, normalizations, embeddings, and no vectors"""
+    """parameters with weight decay; matrices: none for biases, normalizations, embeddings and vectors"""
     label_smoothing: Share = 0.0
     """label smoothing of the cross-entropy"""
     clip: Above | None = None
-    """greatest norm of all gradients together; null: no clipping"""
+    """gradient clipping: largest norm of all gradients together; null: none"""
     initialization: Initialization = "fan-in"
-    """new weights; fan-in or keep: only operators', which keep the variance; fit: operators begin in the trained original,
-    fitted to the outputs of their layers; normal: operators N(0, 1); paper: truncated normal 0.1, in a network of your own for
-    operators only; paper-everywhere: there for all layers, too"""
+    """initial weights; fan-in or keep: new weights only for operators, such that variance is preserved; fit: operators are
+    fitted to the outputs of their layers in the trained original; normal: operators from N(0, 1); paper: truncated normal with
+    deviation 0.1, in your own network only for operators; paper-everywhere: there for all layers, too
+    """
     score: Literal["last", "best", "tail"] = "last"
-    """score of the training: of its last or best round; tail: mean of the last 20 % of a text's losses"""
+    """score of the training: that of its last or best round; tail: mean of the last 20 % of the training losses (for text)"""
     flip_tests: bool = False
-    """whether a picture's logits are the mean over it and its mirror image"""
+    """whether to average a test picture's logits with those of its mirror image"""
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     """number format of autocast; with float16, gradients are scaled"""
     tf32: bool = False
-    """whether a GPU may multiply float32 with less than full precision"""
+    """whether a GPU may use TF32 for float32 multiplications, with less than full precision"""
     compile: bool = False
-    """whether torch.compile compiles the network; on a CPU that doesn't pay for trainings of minutes"""
+    """whether to compile the network by torch.compile; on a CPU, this does not pay for trainings of minutes"""
     channels_last: bool = True
-    """whether pictures are in the memory format channels_last: faster, and equal up to rounding"""
+    """whether to use the memory format channels_last for pictures: faster, and equal up to rounding"""
     threads: Positive = 1
-    """threads of one process; with more than 1, results differ in the last bits"""
+    """threads per process; with more than 1, results differ in the last bits"""
     train_original: bool | None = None
-    """whether the original network is trained, too; if not, its score is that of the weights that it comes with; null: it is
-    not where `workload: weights` gives them"""
+    """whether to train the original network; if not, its score is that of its given weights; null: true unless `workload:
+    weights` is given
+    """
     distill: DistillSettings | None = None
-    """whether networks with operators, and narrower ones, also learn from the outputs of the trained original, as in
-    {weight: 0.7, temperature: 2}, which {} stands for, and with {features: 1} from those of its blocks; null: they do not"""
+    """knowledge distillation: whether networks with operators, and narrower ones, also learn from the outputs of the trained
+    original, as in {weight: 0.7, temperature: 2} (the same as {}), and with {features: 1} from the outputs of its blocks; null:
+    no
+    """
 
     @model_validator(mode="before")
     @classmethod
     def _fill_from_recipe(cls, settings: Any) -> Any:
-        """Return the settings with the recipe's values where none are given."""
+        """Fill in the recipe's values for settings that are not given."""
         if not isinstance(settings, Mapping):
             return settings
         try:
@@ -262,11 +268,11 @@ class TrainingSettings(Settings):
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the settings by which records and checkpoints are compared: without later options that have their defaults."""
-        found = {name: value for name, value in write(self).items() if name not in LATER or value != LATER[name]}
+        """Serialize for comparison with records and checkpoints: without later options that have their defaults."""
+        settings = {name: value for name, value in write(self).items() if name not in LATER or value != LATER[name]}
         if self.processes == 1:
-            found.pop("batch_norm", None)  # it may not be asked for
-        return found
+            settings.pop("batch_norm", None)  # without effect for one process
+        return settings
 
     @model_validator(mode="after")
     def _can_be_shared(self) -> Self:
@@ -291,25 +297,25 @@ class TrainingSettings(Settings):
 
     @property
     def uses_trained(self) -> bool:
-        """Whether the training of a network with an operator needs the trained original."""
+        """Whether training a network with an operator needs the trained original."""
         return self.initialization == "fit" or self.distill is not None
 
     @property
     def share(self) -> int:
-        """Samples of a batch in each process."""
+        """Number of samples of a batch in each process."""
         return self.batch // self.processes
 
 
 class ScoreSettings(Settings):
-    """What a score is called, its unit, and its direction."""
+    """Name, unit and direction of a score."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     name: str = "score"
-    """name, as tables and figures show it"""
+    """name in tables and figures"""
     unit: str = ""
     """unit, such as dB"""
     more_is_better: bool = True
-    """whether a higher score is the better one"""
+    """whether higher scores are better"""
 
     @property
     def of(self) -> Metric:
@@ -330,54 +336,55 @@ OF_OWN_TASKS = ("onnx", "task", "task_settings", "fit", "score", "metric", "exam
 
 
 class WorkloadSettings(Settings):
-    """A network, a data set, and the training that evaluates an operator in them."""
+    """A network, a data set, and the training by which operators are evaluated."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     model: str = "resnet8"
     """backbone: a name, or your own as `package.module:function`"""
     model_settings: Mapping[str, Any] = {}
-    """further arguments of the backbone's function, such as your own, as in {depth: 18}"""
+    """further arguments of the backbone's function, for instance your own, as in {depth: 18}"""
     onnx: str | None = None
     """in place of `model`: a network in an ONNX file, with its weights; `model_settings: {sizes: {height: 224}}` gives sizes
     that are free in the file"""
     width: Annotated[float, Field(gt=0)] = 1.0
-    """factor of the backbone's numbers of features"""
+    """factor of the backbone's numbers of channels"""
     layers: str = "spatial"
     """layers to replace: a rule (`spatial`, `pointwise`, `grouped`, `transposed`, `linear`, `paper-3x3`, `paper`,
     `projections`, or `package.module:rule`; or several, as in `spatial, pointwise`), names and patterns of layers, such as
-    `stem, blocks.*.conv1`, or both"""
+    `stem, blocks.*.conv1`, or both
+    """
     placed: tuple[PlacedOperator, ...] = ()
-    """operators that are in other layers already; `after` of an experiment gives them"""
+    """operators that already stand in other layers; set by `after` of an experiment"""
     data: str = "glyphs"
     """data set: a name in docs/data.md, or your own as `package.module:function`"""
     data_settings: Mapping[str, Any] = {}
     """settings of the data set, such as {preset: micro}"""
     task: str | None = None
-    """in place of `data`: your own task, with a loss and a score, as `package.module:function`; see docs/tasks.md"""
+    """instead of `data`: your own task, with a loss and a score, as `package.module:function`; see docs/tasks.md"""
     task_settings: Mapping[str, Any] = {}
     """settings of your own task: arguments of its function"""
     fit: str | None = None
-    """in place of `data`: your own training, a function of a network and a report, as `package.module:function`"""
+    """instead of `data`: your own training, a function of a network and a report, as `package.module:function`"""
     score: str | None = None
     """with fit: your own score, a function of a network, as `package.module:function`"""
     metric: ScoreSettings | None = None
     """with fit: the name of the score, its unit and its direction, as in {name: SI-SDR, unit: dB}"""
     example_inputs: str | None = None
-    """with fit: a function that makes inputs of the network, as `package.module:function`"""
+    """with fit: a function that returns inputs of the network, as `package.module:function`"""
     weights: str | None = None
-    """file of trained weights that the network begins with: of safetensors, or a state dict that torch.save wrote"""
+    """file of the network's initial, trained weights: safetensors, or a state dict written by torch.save"""
     training: TrainingSettings = TrainingSettings()
     """settings of the training"""
     milestones: Mapping[Positive, float] = {}
-    """least accuracies, or greatest losses, by round; or the name of a curve"""
+    """required accuracies (at least), or losses (at most), by round; or the name of a curve"""
     seed: int = 0
-    """seed of the weights and of the order of the data"""
+    """seed of the initial weights and of the order of the data"""
 
     @field_validator("layers", mode="before")
     @classmethod
     def _several_layers(cls, layers: Any) -> Any:
-        if isinstance(layers, list | tuple) and layers and all(isinstance(one, str) for one in layers):
+        if isinstance(layers, list | tuple) and layers and all(isinstance(layer, str) for layer in layers):
             return ", ".join(layers)
         if isinstance(layers, str):
             return layers
@@ -408,14 +415,14 @@ class WorkloadSettings(Settings):
 
     @model_validator(mode="after")
     def _has_one_task(self) -> Self:
-        given = [name for name in ("task", "fit") if getattr(self, name) is not None]
+        options = [name for name in ("task", "fit") if getattr(self, name) is not None]
         own = "task" if self.task is not None else self.fit
-        if "data" in self.model_fields_set and given and self.data != own:
-            given.insert(0, "data")
-        if len(given) > 1:
-            raise ValueError(f"{' and '.join(given)} both say what is trained for; give one of them")
+        if "data" in self.model_fields_set and options and self.data != own:
+            options.insert(0, "data")
+        if len(options) > 1:
+            raise ValueError(f"{' and '.join(options)} both say what is trained for; give one of them")
         if self.task is not None:
-            # It is stored as what the networks are trained on, whichever of both that is.
+            # `data` stores the name of what networks are trained on: the task or the training function.
             set_fields(self, {"data": self.task, "data_settings": self.task_settings, "task": None, "task_settings": {}})
         elif self.task_settings:
             raise ValueError("task_settings are those of a task of your own; give task, or data_settings")
@@ -437,18 +444,18 @@ class WorkloadSettings(Settings):
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the settings by which records are compared: without later options that have their defaults."""
-        found = without_nothing(self, write(self))
-        return {name: value for name, value in found.items() if name not in OF_OWN_TASKS or value not in (None, {})}
+        """Serialize for comparison with records: without later options that have their defaults."""
+        settings = without_nothing(self, write(self))
+        return {name: value for name, value in settings.items() if name not in OF_OWN_TASKS or value not in (None, {})}
 
 
 class SpeedSettings(Settings):
-    """The measuring of the speed of training. The original and the network with an operator train in turns, in one process."""
+    """Measurement of training speed. The original and the network with an operator train in turns, in one process."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     steps: Annotated[int, Field(ge=1)] = 20
-    """steps of each network in a turn"""
+    """steps of each network per turn"""
     turns: Annotated[int, Field(ge=FEWEST_FOR_INTERVAL)] = 11
-    """turns; each gives one ratio of the two speeds, so that a drift of the machine's speed cancels"""
+    """number of turns; each gives one ratio of the two speeds, so that a drift of the machine's speed cancels"""
     batch: Annotated[int, Field(ge=1)] | None = None
-    """pictures or sequences of a batch; null: as in the training"""
+    """batch size in pictures or sequences; null: that of the training"""

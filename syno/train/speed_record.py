@@ -1,4 +1,4 @@
-"""The record of how fast the original network and the network with an operator train, measured in turns in one process."""
+"""The record of training speeds: the original network and the network with an operator, measured in turns in one process."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from syno.train.tasks import task_of
 from syno.train.training import train
 from syno.train.workload import Workload
 
-WARM_UP_STEPS = 2  # of each network before the first turn: the first one compiles and allocates
+WARM_UP_STEPS = 2  # steps of each network before the first turn: the first step compiles and allocates
 
 
 class Passes(NamedTuple):
-    """Milliseconds of one batch: of the forward pass with the loss, and of both passes."""
+    """Milliseconds for one batch: of the forward pass with the loss, and of both passes."""
 
     forward_ms: float
     forward_backward_ms: float
@@ -47,32 +47,31 @@ def steps_per_second(
     report: Callable[[], None] = lambda: None,
     results: list[TrainingResult] | None = None,
 ) -> list[list[float]]:
-    """Train the networks in turns, and return the steps in a second of each turn: for each turn, one number for each network.
+    """Train the networks in turns; return steps per second, as a list of turns with one number per network.
 
-    In turns, a drift of the machine's speed cancels.
-
-    A step is that of a training: it makes a batch, runs both passes, clips gradients, and updates weights. Tests do not count.
+    Turns cancel a drift of the machine's speed. A step is a whole training step: making a batch, both passes, gradient
+    clipping, and the optimizer. Tests do not count.
 
     Args:
-        networks: on the device where they are trained; their weights change.
-        data: to train on.
-        settings: of the training; `most_steps` is the number of steps in a turn.
-        turns: how often each network is trained.
+        networks: on the training device; their weights change.
+        data: the training data.
+        settings: of the training; `most_steps` is the number of steps per turn.
+        turns: number of turns.
         report: called after every turn.
         results: if given, the result of each of these trainings is appended to it.
     """
     for network in networks:
         train(network, data, settings.model_copy(update={"most_steps": WARM_UP_STEPS}))
-    found: list[list[float]] = []
+    speeds: list[list[float]] = []
     for turn in range(turns):
-        found.append([])
+        speeds.append([])
         for network in networks:
             result = train(network, data, settings, seed=turn)
-            found[-1].append(result.steps / result.step_seconds)
+            speeds[-1].append(result.steps / result.step_seconds)
             if results is not None:
                 results.append(result)
         report()
-    return found
+    return speeds
 
 
 def passes(
@@ -83,14 +82,14 @@ def passes(
     turns: int,
     report: Callable[[], None] = lambda: None,
 ) -> list[list[Passes]]:
-    """Run both passes of the networks on one batch in turns, and return the times: for each turn, those of each network.
+    """Time both passes of the networks on one batch, in turns; return a list of turns with the times of each network.
 
     Args:
         networks: on the device.
-        data: of which the batch is.
-        settings: of the training; `most_steps` is the number of repeats in a turn, and `micro_batch` is not `auto`.
-        device: where the networks are.
-        turns: how often each network is timed.
+        data: the source of the batch.
+        settings: of the training; `most_steps` is the number of repetitions per turn, and `micro_batch` is not `auto`.
+        device: of the networks.
+        turns: number of turns.
         report: called after every turn.
     """
     repeats, stopwatch = settings.most_steps or 1, stopwatch_of(device.type)
@@ -116,15 +115,15 @@ def passes(
 
         for network in timed:
             once(network)
-        found: list[list[Passes]] = []
+        times: list[list[Passes]] = []
         for _ in range(turns):
-            found.append([once(network) for network in timed])
+            times.append([once(network) for network in timed])
             report()
-        return found
+        return times
 
 
 def data_seconds(data: PictureData | TokenSet, settings: TrainingSettings, device: torch.device) -> float:
-    """Return the seconds of making one batch, with nothing beside it."""
+    """Return the seconds to make one batch, without other work at the same time."""
     batches = data.train_batches(settings.batch, seed=0, device=device)
     each = iter(batches.epoch(1))
     next(each)
@@ -139,12 +138,12 @@ def data_seconds(data: PictureData | TokenSet, settings: TrainingSettings, devic
 
 
 class TrainingSpeed(BaseModel):
-    """The speed of one network.
+    """The training speed of one network.
 
     Attributes:
         forward_ms: milliseconds of the forward pass, with the loss, on one batch.
         forward_backward_ms: milliseconds of both passes on one batch.
-        samples_per_second: samples of whole steps in a second, with making batches, clipping and the optimizer.
+        samples_per_second: samples per second of whole steps, including making batches, clipping and the optimizer.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -154,21 +153,21 @@ class TrainingSpeed(BaseModel):
 
 
 class SpeedRecord(MeasurementRecord):
-    """The speed of training of two networks.
+    """The training speeds of two networks.
 
     Attributes:
         operator: text of the operator.
         workload: settings of the network, the data set and the training.
-        settings: how it was measured.
+        settings: settings of the measurement.
         device_setting: the device as it was given, such as "cuda:1".
         device: its name.
-        batch: pictures or sequences of a batch.
-        sample: what a sample is: a picture, or a token of a text.
+        batch: batch size in pictures or sequences.
+        sample: kind of a sample: a picture, or a token of a text.
         samples: samples in one step.
         original: the speed of the original network.
         changed: the speed of the network with the operator.
-        ratio: how many times as fast as the original the changed network trains: the median of the ratios of each turn.
-        versions, date: of the packages, and the time.
+        ratio: speedup of training over the original: the median of the turns' ratios.
+        versions, date: versions of packages, and time of the measurement.
     """
 
     kind_of_record = "record of training speed"
@@ -196,12 +195,12 @@ class SpeedRecord(MeasurementRecord):
         return (MeasuredSubject(self.workload, self.settings, ""),)
 
     def lines(self, place: str = "") -> Iterator[Line]:
-        """Yield the speeds of both networks, and their ratio; the record itself knows the device."""
+        """Yield lines of text with the speeds of both networks, and their ratio."""
         for name, speed in (("original", self.original), (self.name, self.changed)):
-            found, forward, both = speed.samples_per_second, speed.forward_ms, speed.forward_backward_ms
+            samples, forward, both = speed.samples_per_second, speed.forward_ms, speed.forward_backward_ms
             yield Line(
-                f"{name} on {self.device}: {found.value:,.1f} {self.sample}s per second (95 % in {found.low:,.1f} to "
-                f"{found.high:,.1f}), forward {forward.value:.4g} ms, both passes {both.value:.4g} ms"
+                f"{name} on {self.device}: {samples.value:,.1f} {self.sample}s per second (95 % in {samples.low:,.1f} to "
+                f"{samples.high:,.1f}), forward {forward.value:.4g} ms, both passes {both.value:.4g} ms"
             )
         yield Line(f"{self.name} trains {times_as_fast(self.ratio, form='.3f', level='95 % in ')}")
 
@@ -242,8 +241,8 @@ class SpeedRecord(MeasurementRecord):
         """Measure on a device of this machine, and return the record. `report` is called after each of `2 * turns` turns.
 
         Raises:
-            SpecError: there is no such device, or the operator does not fit.
-            TrainingError: the device's memory does not suffice.
+            SpecError: the device does not exist, or the operator does not fit.
+            TrainingError: the device runs out of memory.
         """
         if isinstance(workload.data, Task):
             raise SpecError(
@@ -251,7 +250,7 @@ class SpeedRecord(MeasurementRecord):
             )
         training = measured_training(workload.settings.training, settings, device)
         with on_device(device) as place:
-            networks = [workload.network(one, workload.settings.seed).to(place) for one in (None, operator)]
+            networks = [workload.network(replacement, workload.settings.seed).to(place) for replacement in (None, operator)]
             if training.micro_batch == AUTO:
                 training = training.model_copy(update={"micro_batch": _chosen(networks, workload.data, training, place)})
             times = passes(networks, workload.data, training, place, settings.turns, report)
@@ -288,7 +287,7 @@ class SpeedRecord(MeasurementRecord):
 def _chosen(
     networks: Sequence[nn.Module], data: PictureData | TokenSet, settings: TrainingSettings, device: torch.device
 ) -> int:
-    """Return how many samples go through each of these networks at once, where the setting is `auto`."""
+    """Return the size of a micro-batch that fits for all of these networks, if the setting is `auto`."""
     with own_state(0, settings, device):
         task = task_of(data, settings, 0, device)
         batch = next(iter(task.batches.epoch(1)))
@@ -296,7 +295,7 @@ def _chosen(
 
 
 def measured_training(training: TrainingSettings, settings: SpeedSettings, device: str) -> TrainingSettings:
-    """Return the settings of a training that is measured: those of the experiment, but its device and length."""
+    """Return the settings for measuring a training: the experiment's, with the device and length of the measurement."""
     limits = {"most_steps": settings.steps, "epochs": max(training.epochs, settings.steps), "most_tests": 1}
     free = dict.fromkeys(("round_steps", "most_minutes", "most_epoch_seconds"))
     return training.model_copy(

@@ -1,4 +1,4 @@
-"""Tasks on a device, as trainings use them: classification, the prediction of the next token of a text, and those of users."""
+"""Tasks on a device, as the training loop uses them: classification, next-token prediction, and users' own tasks."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ from syno.train.own_task import (
 )
 from syno.train.settings import DistillSettings, TrainingSettings
 
-TEST_BATCH = 512  # samples
-FEWEST_IN_PARTS = 2  # samples whose halves can be compared with the whole
-SAME_LOSS = 1e-3  # of the loss: sums of halves are rounded in another order
-OF_CLASSES = ("most_tests", "label_smoothing", "flip_tests")  # settings that say nothing of a loss and a score of one's own
+TEST_BATCH = 512  # samples per test batch
+FEWEST_IN_PARTS = 2  # least samples for which halves are compared with the whole
+SAME_LOSS = 1e-3  # relative tolerance: sums of halves are rounded in another order
+OF_CLASSES = ("most_tests", "label_smoothing", "flip_tests")  # settings without meaning for a user's own loss and score
 
 
 class DeviceTask(ABC):
@@ -72,15 +72,14 @@ class DeviceTask(ABC):
 
     Attributes:
         metric: of the score.
-        batches: to train on.
+        batches: the training batches.
         name: of the data set, or of a user's own task.
         settings, device: of the training.
-        channels_last: whether pictures, and the weights of two-dimensional convolutions, have that memory format.
-        teacher: a trained network, from whose outputs the loss teaches, too; None: there is none. It answers in the mode that
-            `mode_of_loss` finds.
-        counts: whether it is known what the loss is the mean over.
-        features: modules of the network that learns, each with the teacher's module whose outputs it also learns from, where
-            `distill: features` asks for it; see `feature_pairs`.
+        channels_last: whether pictures, and weights of two-dimensional convolutions, have this memory format.
+        teacher: the trained network for knowledge distillation, in the mode that `mode_of_loss` determines; None without it.
+        counts: whether the number of elements over which the loss averages is known.
+        features: pairs of a module of the trained network and the teacher's module with the target outputs, for
+            `distill: features`; see `feature_pairs`.
     """
 
     metric: Metric
@@ -88,7 +87,7 @@ class DeviceTask(ABC):
     channels_last: bool
     teacher: nn.Module | None = None
     features: Sequence[tuple[nn.Module, nn.Module]] = ()
-    counts = True  # whether `counted` knows what the loss is the mean over
+    counts = True  # whether `counted` is known to match the loss
     _mode: Mode | None = None  # of the teacher
 
     def __init__(self, name: str, settings: TrainingSettings, device: torch.device) -> None:
@@ -97,10 +96,10 @@ class DeviceTask(ABC):
     @property
     @abstractmethod
     def tests(self) -> Iterable[Any]:
-        """All batches to test on, from the first one."""
+        """All test batches, from the first one."""
 
     def prepare(self) -> None:  # noqa: B027  (there may be nothing to compute)
-        """Cache values that are the same in all epochs, such as the teacher's outputs. Called before the first step."""
+        """Cache values that are the same in all epochs, such as teacher logits. Called before the first step."""
 
     @abstractmethod
     def check(self, batch: Any) -> None:
@@ -108,7 +107,7 @@ class DeviceTask(ABC):
 
     @abstractmethod
     def parts(self, batch: Any, most: int) -> list[Any]:
-        """Return a batch in parts of `most` samples; the last part may be smaller."""
+        """Split a batch into parts of `most` samples; the last part may be smaller."""
 
     @abstractmethod
     def samples(self, batch: Any) -> int:
@@ -116,10 +115,12 @@ class DeviceTask(ABC):
 
     @abstractmethod
     def counted(self, batch: Any) -> torch.Tensor:
-        """Return how many labels or tokens the loss of a batch is the mean over: int64, at least 0, on any device."""
+        """Return the number of labels or tokens over which the loss of a batch averages: int64 [], at least 0, on any
+        device.
+        """
 
-    def check_parts(self, network: nn.Module, batch: Any) -> None:  # noqa: B027  (the losses here are means that are known)
-        """Raise SpecError if the losses of parts of a batch do not add up to that of the batch."""
+    def check_parts(self, network: nn.Module, batch: Any) -> None:  # noqa: B027  (built-in losses are known means)
+        """Raise SpecError if the losses of a batch's parts do not average to that of the batch."""
 
     @abstractmethod
     def _loss(self, network: nn.Module, batch: Any, label_smoothing: float) -> torch.Tensor: ...
@@ -128,21 +129,21 @@ class DeviceTask(ABC):
     def _score(self, network: nn.Module, tests: Iterable[Any]) -> float: ...
 
     def _taught(self, teacher: nn.Module, batch: Any, call: Call) -> Any:
-        """Return the teacher's outputs for a batch, for the call that the network gets."""
+        """Return the teacher's outputs for a batch, for the same call as the network's."""
         with torch.no_grad(), self.mode(teacher, call)(teacher):
             return call(teacher)
 
     def mode(self, original: nn.Module, call: Call) -> Mode:
-        """Return the mode (training or evaluation) in which the teacher's outputs are computed; it is determined once."""
+        """Return the mode (training or evaluation) in which the teacher's outputs are computed. Determined once."""
         if self._mode is None:
             self._mode = mode_of_loss(original, call)
         return self._mode
 
     def calls(self, network: nn.Module, batch: Any) -> list[Call]:
-        """Return the calls of a network that the loss of a batch makes, to make them again without the loss.
+        """Return the calls of a network in the loss of a batch, so that they can be repeated without the loss.
 
-        The loss is called once, with what the network returns in training mode, for which it was written. If it calls parts of
-        the network only, the call is that of the loss.
+        The loss is called once in training mode, for which it was written. If it calls only parts of the network, the returned
+        call is that of the loss itself.
         """
 
         def lose(network: nn.Module) -> None:
@@ -157,7 +158,7 @@ class DeviceTask(ABC):
             return call(network)
 
     def difference(self, network: nn.Module, original: nn.Module, call: Call) -> float:
-        """Return the difference of the outputs of two networks for a call, in which distillation sees them."""
+        """Return the difference of the outputs of two networks for a call, in the mode of distillation."""
         mode = self.mode(original, call)
         with mode(network), mode(original), self._running():
             return float(self._difference(call(network), call(original)))
@@ -169,16 +170,16 @@ class DeviceTask(ABC):
 
     @abstractmethod
     def _difference(self, output: Any, taught: Any) -> torch.Tensor:
-        """Return the difference of an output from the teacher's: a scalar, 0 or more."""
+        """Return the difference of an output from the teacher's: a non-negative scalar."""
 
     def loss(self, network: nn.Module, batch: Any, *, is_part: bool = False) -> torch.Tensor:
         """Return the loss of a batch, or of a part of it: a scalar, such as the cross-entropy in nats.
 
-        With a teacher, its share of the loss is the difference of the outputs, and that of the features is added; see
+        With a teacher, the loss is the weighted sum with the distillation loss, plus that of the features; see
         `DistillSettings`.
 
-        Raises ShapeError if the network's output doesn't fit the data, UserCodeError if the network fails, SpecError if it is
-        known that the losses of parts do not add up to that of their batch.
+        Raises ShapeError if the network's output does not fit the data, UserCodeError if the network fails, SpecError if the
+        losses of parts are known not to average to that of their batch.
         """
         with self._running(), MeansOverSamples(self.name) if is_part and not self.counts else nullcontext():
             if self.teacher is not None:
@@ -187,7 +188,7 @@ class DeviceTask(ABC):
                 return self._loss(network, batch, self.settings.label_smoothing)
 
     def _loss_beside(self, teacher: nn.Module, network: nn.Module, batch: Any) -> torch.Tensor:
-        """Return the loss of a batch with the teacher's share. The teacher gets the inputs of each call of the network."""
+        """Return the loss of a batch with the distillation loss. The teacher gets the inputs of each call of the network."""
         differences, errors = list[torch.Tensor](), list[torch.Tensor]()
         own_layers, taught_layers = ([pair[side] for pair in self.features] for side in (0, 1))
         with _recorded(own_layers) as own_outputs, _recorded(taught_layers) as taught_outputs:
@@ -200,8 +201,8 @@ class DeviceTask(ABC):
                 taught, output = self._taught(teacher, batch, again), call(*args, **kwargs)
                 differences.append(self._difference(output, taught))
                 for made, expected in zip(own_outputs, taught_outputs, strict=True):
-                    if [one.shape for one in made] == [one.shape for one in expected]:
-                        errors.extend(error_of(one, other)[0] for one, other in zip(made, expected, strict=True))
+                    if [tensor.shape for tensor in made] == [tensor.shape for tensor in expected]:
+                        errors.extend(error_of(tensor, target)[0] for tensor, target in zip(made, expected, strict=True))
                 return output
 
             with own_inputs(network), calls_through(network, compare):
@@ -212,8 +213,8 @@ class DeviceTask(ABC):
                 "that there is nothing to learn from the trained original's output; leave out distill (in Python distill=None)"
             )
         weight = self._distill.weight
-        found = (1 - weight) * own + weight * sum(differences) / len(differences)
-        return found + self._distill.features * sum(errors) / max(1, len(errors)) if errors else found
+        loss = (1 - weight) * own + weight * sum(differences) / len(differences)
+        return loss + self._distill.features * sum(errors) / max(1, len(errors)) if errors else loss
 
     def score(self, network: nn.Module) -> float:
         """Return the score of the network, which is put in evaluation mode; NaN if an output is not finite.
@@ -230,7 +231,7 @@ class DeviceTask(ABC):
         return self.settings.distill or DistillSettings()
 
     def _tests(self) -> Iterator[Any]:
-        """Yield batches to test on until they have `most_tests` pictures or sequences; all batches if there is no limit."""
+        """Yield test batches until they have `most_tests` pictures or sequences; all batches without a limit."""
         seen, most = 0, self.settings.most_tests
         for batch in self.tests:
             if most is not None and seen >= most:
@@ -240,10 +241,10 @@ class DeviceTask(ABC):
 
 
 def feature_pairs(network: nn.Module, teacher: nn.Module, layers: Iterable[str]) -> tuple[tuple[nn.Module, nn.Module], ...]:
-    """Return the modules of a network whose outputs are compared with the teacher's, each with the teacher's of the same name.
+    """Return pairs of modules with the same name in network and teacher whose outputs are compared.
 
-    For each of the layers it is the block that holds it, such as a residual block. Where that is the whole network, or a mere
-    list of modules, it is the layer itself. What has no weights, as a layer that is left out, is not compared.
+    For each layer, it is the block that contains it, such as a residual block. If that is the whole network, or only a list of
+    modules, it is the layer itself. Modules without trainable weights, such as dropped layers, are omitted.
     """
     names = dict.fromkeys(_block_of(teacher, layer) for layer in layers)
     pairs = ((network.get_submodule(name), teacher.get_submodule(name)) for name in names)
@@ -258,28 +259,28 @@ def _block_of(network: nn.Module, layer: str) -> str:
 
 @contextmanager
 def _recorded(modules: Sequence[nn.Module]) -> Iterator[list[list[torch.Tensor]]]:
-    """Yield the tensors in the outputs of each of the modules, in the order of its calls.
+    """Yield the tensors in the outputs of each module, in the order of its calls.
 
-    One that a later module changes in place is recorded as it is then, in both networks alike.
+    A tensor that a later module modifies in place is recorded in its final state, in both networks.
     """
-    found: list[list[torch.Tensor]] = [[] for _ in modules]
+    outputs_of_modules: list[list[torch.Tensor]] = [[] for _ in modules]
     hooks = [
         module.register_forward_hook(
             lambda module, args, output, outputs=outputs: outputs.extend(filter(torch.is_floating_point, tensors_in(output)))
         )
-        for module, outputs in zip(modules, found, strict=True)
+        for module, outputs in zip(modules, outputs_of_modules, strict=True)
     ]
     try:
-        yield found
+        yield outputs_of_modules
     finally:
         for hook in hooks:
             hook.remove()
 
 
 class PictureTask(DeviceTask):
-    """Classifying pictures or other samples, or each of their positions. The score is the fraction of labels that are right.
+    """Classification of pictures or other samples, or of each of their positions. The score is the accuracy over labels.
 
-    A batch is a pair of samples and labels; after `prepare` it may also have the teacher's outputs.
+    A batch is a pair of samples and labels; after `prepare`, it may also contain the teacher's logits.
     """
 
     metric = ACCURACY
@@ -301,13 +302,13 @@ class PictureTask(DeviceTask):
 
     @property
     def tests(self) -> Iterable[Pair]:
-        """The batches to test on: samples and labels."""
+        """The test batches: pairs of samples and labels."""
         return self._all_tests
 
     def prepare(self) -> None:
-        """Compute the teacher's outputs for all samples, where these are the same in each of several epochs.
+        """Cache the teacher's logits for all samples, if they are the same in each of several epochs.
 
-        Where each position has a label, the outputs may need more memory than the samples, so they are computed in each step.
+        With a label for each position, logits may need more memory than the samples, so they are computed in each step.
         """
         batches, most = self.batches, self.settings.most_steps
         if not isinstance(batches, RandomBatches) or not batches.is_fixed or batches.targets is not None or self.label_shape:
@@ -323,27 +324,27 @@ class PictureTask(DeviceTask):
 
     def check(self, batch: tuple[torch.Tensor, ...]) -> None:
         """Raise DataError if a batch is no pair of samples and labels of this data set."""
-        if isinstance(self.batches, RandomBatches):  # our own
+        if isinstance(self.batches, RandomBatches):  # may also contain teacher logits
             batch = batch[:2]
-        if not (isinstance(batch, tuple | list) and len(batch) == 2 and all(isinstance(one, torch.Tensor) for one in batch)):
+        if not (isinstance(batch, tuple | list) and len(batch) == 2 and all(isinstance(part, torch.Tensor) for part in batch)):
             raise DataError(
                 f"{self.data.name}: a batch is a {type(batch).__name__}; it must be a pair of tensors: images, labels"
             )
         images, labels = batch
         check_images(f"{self.data.name}: a batch of images", images, tuple(self.data.image_shape))
-        what = f"{self.data.name}: a batch of labels"
-        check_labels(what, labels, len(images), self.data.classes, self.label_shape, self.ignore_index)
+        source = f"{self.data.name}: a batch of labels"
+        check_labels(source, labels, len(images), self.data.classes, self.label_shape, self.ignore_index)
 
     def parts(self, batch: tuple[torch.Tensor, ...], most: int) -> list[tuple[torch.Tensor, ...]]:
-        """Return batches with some of the samples each."""
-        return list(zip(*(one.split(most) for one in batch), strict=True))
+        """Split a batch into parts of `most` samples."""
+        return list(zip(*(tensor.split(most) for tensor in batch), strict=True))
 
     def samples(self, batch: tuple[torch.Tensor, ...]) -> int:
         """Return the number of samples."""
         return len(batch[1])
 
     def counted(self, batch: tuple[torch.Tensor, ...]) -> torch.Tensor:
-        """Return the number of labels that count: int64, of no axis."""
+        """Return the number of labels that are not ignored: int64 []."""
         labels = batch[1]
         return torch.tensor(labels.numel()) if self.ignore_index is None else (labels != self.ignore_index).sum()
 
@@ -354,7 +355,7 @@ class PictureTask(DeviceTask):
         return _cross_entropy(self.data.name, logits, labels, label_smoothing, self.ignore_index)
 
     def calls(self, network: nn.Module, batch: tuple[torch.Tensor, ...]) -> list[Call]:
-        """Return the call with the samples of a batch."""
+        """Return the call of the network with the samples of a batch."""
         return [call_with((batch[0],), {})]
 
     def _taught(self, teacher: nn.Module, batch: Any, call: Call) -> Any:
@@ -368,7 +369,7 @@ class PictureTask(DeviceTask):
 
 
 class TextTask(DeviceTask):
-    """Predicting each token from those before it. The score is the mean cross-entropy of a token of the test text, in nats."""
+    """Next-token prediction. The score is the mean cross-entropy per token of the test text, in nats."""
 
     metric = LOSS
 
@@ -379,7 +380,7 @@ class TextTask(DeviceTask):
 
     @property
     def tests(self) -> Iterable[torch.Tensor]:
-        """The batches to test on: int64 [n, length + 1]."""
+        """The test batches: int64 [n, length + 1]."""
         return self.data.test_batches(self.settings.batch, device=self.device)
 
     def check(self, batch: torch.Tensor) -> None:
@@ -392,7 +393,7 @@ class TextTask(DeviceTask):
             )
 
     def parts(self, batch: torch.Tensor, most: int) -> list[torch.Tensor]:
-        """Return some of the sequences each."""
+        """Split a batch into parts of `most` sequences."""
         return list(batch.split(most))
 
     def samples(self, batch: torch.Tensor) -> int:
@@ -400,11 +401,11 @@ class TextTask(DeviceTask):
         return len(batch)
 
     def counted(self, batch: torch.Tensor) -> torch.Tensor:
-        """Return how many tokens are predicted."""
+        """Return the number of predicted tokens."""
         return torch.tensor(batch[:, 1:].numel())
 
     def calls(self, network: nn.Module, batch: torch.Tensor) -> list[Call]:
-        """Return the call with all tokens but the last of each sequence."""
+        """Return the call of the network with all tokens except the last of each sequence."""
         return [call_with((batch[:, :-1],), {})]
 
     def _loss(self, network: nn.Module, batch: torch.Tensor, label_smoothing: float) -> torch.Tensor:
@@ -426,7 +427,7 @@ class TextTask(DeviceTask):
 
 
 class OwnTask(DeviceTask):
-    """A task of a user's own."""
+    """A user's own task on a device."""
 
     def __init__(self, task: Task, settings: TrainingSettings, seed: int, device: torch.device) -> None:
         super().__init__(str(task), settings, device)
@@ -441,11 +442,11 @@ class OwnTask(DeviceTask):
 
     @property
     def tests(self) -> Iterable[Any]:
-        """A copy of the first batch to test on, on the device; () if there is none, as where the score makes its own."""
+        """A copy of the first test batch on the device; () if there is none, for instance if the score makes its own."""
         return (mapped(lambda tensor: tensor.to(self.device, copy=True), batch) for batch in islice(self.task.test, 1))
 
     def check(self, batch: Any) -> None:
-        """Raise DataError if there is no tensor in a batch, or one that is not finite."""
+        """Raise DataError if a batch contains no tensor, or one that is not finite."""
         tensors = first_inputs(batch)
         if not tensors:
             raise DataError(f"{self.name}: a batch is {kind_of(batch)} without a tensor in it; a loader has to make tensors")
@@ -453,7 +454,9 @@ class OwnTask(DeviceTask):
             raise DataError(f"{self.name}: a batch has values that are not finite (NaN or infinity); take out or repair these")
 
     def parts(self, batch: Any, most: int) -> list[Any]:
-        """Return batches of the same structure. DataError if their tensors are not of one length."""
+        """Split a batch into parts of `most` samples, with the same structure. DataError if its tensors have different
+        lengths.
+        """
         count = self.samples(batch)
         if most >= count:
             return [batch]
@@ -464,7 +467,7 @@ class OwnTask(DeviceTask):
         return len_of_batch(batch)
 
     def counted(self, batch: Any) -> torch.Tensor:
-        """Return the number of samples or labels over which a loss is the mean."""
+        """Return the number of samples or labels over which the loss averages."""
         return check_count(self.task, self.task.counted(batch))
 
     def check_parts(self, network: nn.Module, batch: Any) -> None:
@@ -475,7 +478,7 @@ class OwnTask(DeviceTask):
         halves = self.parts(batch, -(-count // 2))
         means = MeansOverSamples(self.name)
         with left_as_it_was(network), steady_training_mode(network), own_inputs(network), self._running(), means:
-            whole, again, *each = (float(self._loss(network, one, 0.0).detach()) for one in (batch, batch, *halves))
+            whole, again, *each = (float(self._loss(network, part, 0.0).detach()) for part in (batch, batch, *halves))
         mean = sum(loss * self.samples(half) for loss, half in zip(each, halves, strict=True)) / count
         if whole == again and not abs(mean - whole) <= SAME_LOSS * max(abs(mean), abs(whole)):
             raise SpecError(
@@ -486,11 +489,11 @@ class OwnTask(DeviceTask):
     def _loss(self, network: nn.Module, batch: Any, label_smoothing: float) -> torch.Tensor:
         if not self.counts or float(self.task.counted(batch)) > 0:
             return check_loss(self.task, self.task.loss(network, copied(batch)))
-        outputs: list[torch.Tensor] = []  # the mean over no label is no number
+        outputs: list[torch.Tensor] = []  # a mean over no label is NaN
 
         def note(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             output = call(*args, **kwargs)
-            outputs.extend(one.sum() for one in tensors_in(output) if one.requires_grad)
+            outputs.extend(tensor.sum() for tensor in tensors_in(output) if tensor.requires_grad)
             return output
 
         with calls_through(network, note):
@@ -509,9 +512,9 @@ class OwnTask(DeviceTask):
 def task_of(
     data: PictureData | TokenSet | Task, settings: TrainingSettings, seed: int, device: torch.device, share: Share = WHOLE
 ) -> DeviceTask:
-    """Return the task of a data set, or a user's own, with a share of each batch.
+    """Return the device task of a data set, or of a user's own task, with a share of each batch.
 
-    Raises ShapeError if the batch is larger than the data set, SpecError if the user's own lacks something.
+    Raises ShapeError if the batch is larger than the data set, SpecError if a part of the user's task is missing or invalid.
     """
     task: DeviceTask
     if isinstance(data, Task):
@@ -527,13 +530,13 @@ def task_of(
 def measure_accuracy(
     network: nn.Module, batches: Iterable[Pair], *, flip: bool = False, ignore_index: int | None = None
 ) -> float:
-    """Return the fraction of labels whose logit is the greatest one; NaN if any logit is not finite.
+    """Return the accuracy: the fraction of labels with the greatest logit; NaN if any logit is not finite.
 
     Args:
         network: maps samples to logits [n, classes], or [n, classes, *positions] if there is a label for each position.
         batches: samples [n, ...], and labels [n] or [n, *positions].
-        flip: whether logits are the mean over a picture and its mirror image.
-        ignore_index: a label that does not count; None: all count.
+        flip: whether to average the logits of a picture and its mirror image.
+        ignore_index: label that is ignored; None: all labels count.
     """
     network.eval()
     right, count, finite = None, 0, None
@@ -543,16 +546,16 @@ def measure_accuracy(
             if flip:
                 logits = (logits + network(images.flip(-1))) / 2
             hits, sound = (logits.argmax(1) == labels).sum(), torch.isfinite(logits).all()
-            if ignore_index is not None:  # which may be a class that the network answers
+            if ignore_index is not None:  # the network may predict the ignored label
                 hits = ((logits.argmax(1) == labels) & (labels != ignore_index)).sum()
-            right = hits if right is None else right + hits  # stays on the device, so that nothing waits for it
+            right = hits if right is None else right + hits  # stays on the device, without synchronization
             finite = sound if finite is None else finite & sound
             count += labels.numel() if ignore_index is None else int((labels != ignore_index).sum())
     return int(right) / count if right is not None and count and finite else float("nan")
 
 
 def check_logits(logits: object, places: tuple[int, ...], classes: int, positions: tuple[int, ...] = ()) -> None:
-    """Raise ShapeError if these are not logits [*places, m, *positions] with m of at least the number of classes."""
+    """Raise ShapeError unless these are logits [*places, m, *positions] with m >= classes."""
     shape, axis = list(_tensor_of(logits).shape), len(places)
     if len(shape) <= axis or [*shape[:axis], *shape[axis + 1 :]] != [*places, *positions] or shape[axis] < classes:
         expected, of = ", ".join(map(str, (*places, classes, *positions))), " at each position" if positions else ""
@@ -560,7 +563,7 @@ def check_logits(logits: object, places: tuple[int, ...], classes: int, position
 
 
 def _tensor_of(logits: object) -> torch.Tensor:
-    """Return logits. ShapeError if the network returned something else."""
+    """Return logits. ShapeError if the network returned something other than a tensor."""
     if not isinstance(logits, torch.Tensor):
         raise ShapeError(
             f"the network returned {kind_of(logits)}; it must return one tensor of logits{_part_with_logits(logits)}"
@@ -569,25 +572,29 @@ def _tensor_of(logits: object) -> torch.Tensor:
 
 
 def _part_with_logits(output: Any) -> str:
-    """Return, as a clause, how to return one of the tensors in an output; "" if it has none."""
+    """Return a clause that says how to select one of the tensors in an output; "" if it has none."""
     if isinstance(output, tuple | list):
         parts = {f"[{place}]": part for place, part in enumerate(output)}
     elif isinstance(output, Mapping):
         parts = {f"[{name!r}]": part for name, part in output.items()}
     else:
         parts = {f".{name}": part for name, part in getattr(output, "__dict__", {}).items()}
-    found = next((place for place, part in parts.items() if isinstance(part, torch.Tensor)), None)
-    return "" if found is None else f", so let a module around the network return that part, such as output{found}"
+    place_of_tensor = next((place for place, part in parts.items() if isinstance(part, torch.Tensor)), None)
+    return (
+        ""
+        if place_of_tensor is None
+        else f", so let a module around the network return that part, such as output{place_of_tensor}"
+    )
 
 
 def _cross_entropy(
     name: str, logits: torch.Tensor, targets: torch.Tensor, label_smoothing: float, ignore_index: int | None = None
 ) -> torch.Tensor:
     try:
-        if ignore_index is not None:  # the mean is not defined for a batch in which nothing counts
+        if ignore_index is not None:  # the mean is undefined for a batch of ignored labels
             options: dict[str, Any] = {"ignore_index": ignore_index, "label_smoothing": label_smoothing, "reduction": "sum"}
             total = functional.cross_entropy(logits, targets, **options)
             return total / (targets != ignore_index).sum().clamp(min=1)
         return functional.cross_entropy(logits, targets, label_smoothing=label_smoothing)
-    except IndexError as error:  # on a CPU; the first batch was checked, this is a later one
+    except IndexError as error:  # raised on a CPU, for a batch after the first, which was checked
         raise DataError(f"{name}: a label or token is out of range: {error}") from error

@@ -1,7 +1,7 @@
 """Deterministic, resumable training.
 
-A training is a number of steps. They are grouped in rounds, which are epochs unless the settings say otherwise. After each
-round the network is tested, and a report is asked whether to continue.
+A training is a number of steps, which are grouped in rounds (epochs by default). After each round the network is tested, and a
+report decides whether to continue.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ BEST = "best"  # the setting `score` of a training
 
 
 class TrainingState:
-    """The parts of a training that change: the content of a checkpoint, and the weights of its best or last round.
+    """The mutable parts of a training: the content of a checkpoint, and the weights of its best or last round.
 
     Args:
         parts: by name, each with `state_dict` and `load_state_dict`; the network is "model".
-        device: of the training, whose random numbers are part of the state.
+        device: of the training; its random states are part of the checkpoint.
         checkpoint: the file from which it resumes.
-        weights: the file for the weights of the round that the score is of; None: they are not kept.
-        metric, score: which round that is; see `TrainingProgress.scored_round`.
-        processes: that train together. All resume from the same files, and the first one writes them.
+        weights: the file for the weights of the round whose score counts; None: they are not stored.
+        metric, score: select this round; see `TrainingProgress.scored_round`.
+        processes: of a distributed training. All resume from the same files, which process 0 writes.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class TrainingState:
         self.weights = None if weights is None else WeightsFile(weights, checkpoint.identity)
 
     def restored(self) -> TrainingProgress | None:
-        """Set all parts to the state in the checkpoint, and return the progress; None if there is no checkpoint.
+        """Restore all parts from the checkpoint, and return the progress; None if there is no checkpoint.
 
         Raises DamagedCheckpointError if it is damaged, or if the weights of the best round are lost.
         """
@@ -87,7 +87,7 @@ class TrainingState:
         return progress
 
     def keep(self, progress: Mapping[str, Any]) -> None:
-        """Write the state into the checkpoint, with the fields of the progress."""
+        """Write the state to the checkpoint, with the fields of the progress."""
         state: dict[str, Any] = {name: part.state_dict() for name, part in self.parts.items()}
         state |= {"progress": dict(progress), "random": self._of_all(torch.get_rng_state())}
         if self.device.type == "cuda":
@@ -100,11 +100,11 @@ class TrainingState:
         return random if self.processes.count == 1 else self.processes.gathered(random)
 
     def _own(self, random: Any) -> torch.Tensor:
-        found: torch.Tensor = random if self.processes.count == 1 else random[self.processes.number]
-        return found
+        states: torch.Tensor = random if self.processes.count == 1 else random[self.processes.number]
+        return states
 
     def end_round(self, progress: TrainingProgress) -> None:
-        """Keep the weights if the best round counts for the training, and the round that has just ended is the best so far."""
+        """Store the weights if the best round counts, and the round that has just ended is the best so far."""
         number = len(progress.scores)
         if not self.processes.is_first:
             return
@@ -112,9 +112,9 @@ class TrainingState:
             self.weights.write(self.parts["model"], number)
 
     def end(self, progress: TrainingProgress, *, broken: bool) -> None:
-        """Delete the checkpoint, and keep the weights of the last round if the score is of that one.
+        """Delete the checkpoint, and store the weights of the last round if its score counts.
 
-        If training broke, no weights are kept. None are kept either of a network that was trained on after its last test.
+        No weights are stored if the training diverged, or if steps followed the last test.
         """
         if not self.processes.is_first:
             return
@@ -125,7 +125,7 @@ class TrainingState:
         self.checkpoint.remove()
 
     def _require_weights(self, progress: TrainingProgress) -> None:
-        """Raise FileNotFoundError if the weights of the best round so far are lost, which later rounds cannot replace."""
+        """Raise FileNotFoundError if the stored weights of the best round so far are lost."""
         if self.weights is None or self.score != BEST or not progress.scores:
             return
         number = progress.scored_round(self.metric, self.score)
@@ -137,25 +137,25 @@ Tell: TypeAlias = Callable[[float, float], object]
 
 
 class Reports:
-    """The reports of one training, in the order of its steps. Each is made once.
+    """The reports of one training, in the order of its steps, each made once.
 
     Args:
         report: called after every round with its number and score.
-        recent_loss: called before that with the number and the mean loss of the last quarter of the round's steps.
-        looks: parts of rounds, such as 0.5, after which `recent_loss` is called, too.
+        recent_loss: called before that with the number and the mean loss over the last quarter of the round's steps.
+        looks: fractional rounds, such as 0.5, after which `recent_loss` is called, too.
     """
 
     def __init__(self, report: EpochReport | None, recent_loss: Tell | None, looks: Sequence[float]) -> None:
         self._report, self._recent_loss = report, recent_loss
-        self._looks = sorted(looks) if recent_loss is not None else []  # that are not over
-        self._told = 0  # rounds
+        self._looks = sorted(looks) if recent_loss is not None else []  # fractional rounds still to come in this round
+        self._told = 0  # number of reported rounds
 
     def is_due(self, step: int, length: int) -> bool:
-        """Return whether there is a look after this step, where a round has `length` steps."""
+        """Return whether a fractional round in `looks` ends at this step; a round has `length` steps."""
         return bool(self._looks) and step == _step(self._looks[0], length)
 
     def due(self, progress: TrainingProgress, length: int) -> Iterator[tuple[Tell, float, float]]:
-        """Yield the reports that are due and were not made: the function to call, and its two arguments."""
+        """Yield the pending reports up to now: the function to call, and its two arguments."""
         for number, score in enumerate(progress.scores[self._told :], self._told + 1):
             self._told = number
             yield from self._due_looks(progress, length, progress.ends[number - 1])
@@ -166,7 +166,7 @@ class Reports:
         yield from self._due_looks(progress, length, progress.steps)
 
     def of_score(self, number: int, score: float, loss: float) -> Iterator[tuple[Tell, float, float]]:
-        """Yield the reports after a step with a score and no loss; the score stands for the loss, too."""
+        """Yield the reports after a step with a score but without a loss; `loss` is derived from the score."""
         while self._looks and self._looks[0] <= number:
             yield cast(Tell, self._recent_loss), self._looks.pop(0), loss
         if self._recent_loss is not None:
@@ -184,7 +184,7 @@ def _step(look: float, length: int) -> int:
     return max(1, round(look * length))
 
 
-LOOKS = {"cpu": 1, "cuda": 50}  # steps between two looks at the losses: on a GPU, each look waits for all queued work
+LOOKS = {"cpu": 1, "cuda": 50}  # steps between two reads of the losses: on a GPU, each read waits for all queued work
 
 
 def train(
@@ -204,32 +204,34 @@ def train(
     features: Sequence[str] = (),
     identity: str = "",
 ) -> TrainingResult:
-    """Train `model`, in place, on the device where it is, and return the result.
+    """Train `model`, in place, on its device, and return the result.
 
-    The global random state and number of threads are restored afterwards. A training that breaks (its loss is not finite) or
-    that a report stops ends with a result, not with an exception.
+    The global random states and number of threads are restored afterwards. A training that diverges (its loss is not finite),
+    or that a report stops, ends with a result, not with an exception.
 
     Args:
         model: [N, channels, ...] -> logits [N, classes] or [N, classes, *positions]; for text, [N, L] tokens -> logits
             [N, L, vocabulary].
-        data: to train and to test on, or a task of one's own. If that has its own training, there is no checkpoint, and an
-            interrupted training begins again.
+        data: training and test data, or a user's own task. If the task has its own training, there is no checkpoint, and an
+            interrupted training starts anew.
         settings: of the training; the defaults if None.
-        seed: of the order of the data, and of what is random in the model (dropout). Its weights stay as given.
-        report: called after every round with its number and score; if training resumes, for the rounds before that, too.
-        checkpoint: file in which the state is kept; an interrupted training with equal arguments resumes from it. It is deleted
-            at the end, but not if the report raises Paused.
+        seed: of the order of the data, and of random layers (dropout). The model's weights are not initialized.
+        report: called after every round with its number and score; after a resume, also for the earlier rounds.
+        checkpoint: file of the state, from which an interrupted training with equal arguments resumes. It is deleted at the
+            end,
+            but not if the report raises Paused.
         checkpoint_seconds: time between two checkpoints.
-        weights: file in which the weights of the round that the score is of are kept: those of the last round, or of the best.
+        weights: file for the weights of the round whose score counts: the last or the best.
         recent_loss, looks: see `syno.train.training`; `recent_loss` may raise what `report` may.
-        teacher: a trained network on the same device, from whose outputs the model learns, too: see the setting `distill`.
+        teacher: a trained network on the same device, for knowledge distillation: see the setting `distill`.
         features: names of layers in both networks, for the setting `distill: features`.
-        identity: of a user's own code in the network and the data, by which a checkpoint is told from that of changed code.
-        processes: that call this function with equal arguments, as the setting `processes` says, to train one network. Their
-            reports must decide alike, and must not raise Paused.
+        identity: of user code in the network and the data, so that checkpoints of changed code are ignored.
+        processes: the processes of a distributed training, which all call this function with equal arguments. Their reports
+            must
+            decide alike, and must not raise Paused.
 
     Raises:
-        SpecError: the setting `processes` asks for others.
+        SpecError: `processes` contradicts the setting.
         ShapeError: the batch is larger than the data set. Paused: the report raised it.
         DamagedCheckpointError: the checkpoint is damaged.
     """
@@ -258,7 +260,7 @@ def train(
 def _fit(
     model: nn.Module, task: Task, settings: TrainingSettings, seed: int, reports: Reports, weights: Path | None
 ) -> TrainingResult:
-    """Train a network by a training of the user's own, and return the result; see `train`."""
+    """Train a network by the user's own training, and return the result; see `train`."""
     if settings.processes > 1:
         raise SpecError(f"training: processes is {settings.processes}, and {task} has a training of its own; leave it out")
     progress, metric, ended = TrainingProgress(), checked(task).score_metric, list[Exception]()
@@ -309,7 +311,7 @@ def _fit(
 
 
 def score_now(model: nn.Module, task: Task) -> float:
-    """Return the score of a network as it is, which is left in its mode."""
+    """Return the current score of a network, whose mode is restored."""
     with evaluation_mode(model), torch.no_grad(), own_inputs(model), user_code(f"the score of {task}"):
         return check_score(task, task.score(model))
 
@@ -323,9 +325,9 @@ def score_only(
     weights: Path | None = None,
     is_sound: bool = True,
 ) -> TrainingResult:
-    """Return the result of a training of no step: the score of a network with the weights that it has.
+    """Return the result of a training without steps: the score of a network with its current weights.
 
-    Its weights are kept in the file `weights`. Raises TrainingError if its score is no number, where it has to be (`is_sound`).
+    The weights are written to the file `weights`. Raises TrainingError if the score is NaN, if `is_sound`.
     """
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     wall, cpu = time.perf_counter(), time.process_time()
@@ -346,7 +348,7 @@ def score_only(
 
 
 class _Training:
-    """A training at some step. It resumes from the state in the checkpoint, if there is one."""
+    """A running training. It resumes from the checkpoint, if there is one."""
 
     def __init__(
         self,
@@ -361,7 +363,7 @@ class _Training:
         self.model, self.task, self.settings, self.device, self.checkpoint = model, task, settings, device, checkpoint
         self.processes = processes
         if task.channels_last:
-            to_channels_last(model)  # an operator's weights have any number of axes, and a layout of their own
+            to_channels_last(model)  # only 4-d weights: an operator's weights may have any number of axes
         self.network = torch.compile(model) if settings.compile else model
         self.joined = processes.joined(self.network)
         self.per_epoch = len(task.batches)
@@ -373,7 +375,7 @@ class _Training:
         parts = {"model": model, "optimizer": self.optimizer, "schedule": self.schedule, "scaler": self.scaler}
         self.state = TrainingState(parts, device, checkpoint, weights, task.metric, settings.score, processes)
         self.unseen: list[torch.Tensor] = []  # losses that are still on the device
-        self.began: float | None = None  # when the round began, while its steps run
+        self.began: float | None = None  # start time of the round, while its steps run
         self.too_slow = False
         self.has_checked_data = False
         self.progress = self.state.restored() or TrainingProgress()
@@ -387,7 +389,7 @@ class _Training:
                 self._report(reports)
                 if (stopped := self._limit()) or self.progress.steps >= self.total:
                     break
-                # The others wait for the first process in each step, so that it waits for cores on behalf of all.
+                # Only process 0 waits for cores: the others wait for it in each step anyway.
                 with computing(self.device.type) if self.processes.is_first else nullcontext(0.0) as waited:
                     self.wall += waited
                     self._run_round(reports)
@@ -400,7 +402,7 @@ class _Training:
         return self.progress.result(self.task.metric, self.settings.score, stopped, broken=broken, **self._elapsed_in_all())
 
     def _report(self, reports: Reports) -> None:
-        """Make the reports that are due. Raise Pruned, or what a report raises, if training is to stop or to pause."""
+        """Make the pending reports. Raises Pruned, or the exception of a report, if the training has to stop or pause."""
         try:
             for tell, number, value in reports.due(self.progress, self.round):
                 if tell(number, value) is False:
@@ -408,12 +410,12 @@ class _Training:
         except Paused:
             self._keep(now=True)
             raise
-        except Exception:  # a decision: the training will not be resumed
+        except Exception:  # the report decided to end the training, which will not be resumed
             self.checkpoint.remove()
             raise
 
     def _run_round(self, reports: Reports) -> None:
-        """Train up to the end of the round, and test."""
+        """Train to the end of the round, and test."""
         progress = self.progress
         self.began = time.perf_counter()
         self.task.prepare()
@@ -433,7 +435,7 @@ class _Training:
                 self._report(reports)
             if self._out_of_time():
                 break
-            if progress.steps < end:  # after the last step, the state is kept after the test, which ends the round
+            if progress.steps < end:  # after the last step of a round, the checkpoint is written after the test
                 self._keep()
         self._look()
         seconds, most = self.processes.agreed(time.perf_counter() - self.began), self.settings.most_epoch_seconds
@@ -448,7 +450,7 @@ class _Training:
         self.state.end_round(progress)
 
     def _batches(self) -> Iterator[Any]:
-        """Yield the batches from the present step on."""
+        """Yield the batches, from the current step on."""
         epoch, first = divmod(self.progress.steps, self.per_epoch)
         while True:
             yield from self.task.batches.epoch(epoch + 1, first)
@@ -475,12 +477,12 @@ class _Training:
         self.progress.steps += 1
 
     def _micro_batch(self, batch: Any) -> int | None:
-        """Return how many samples go through the network at once, the same in all processes."""
-        found = chosen(self.task, self.model, batch)
-        return None if found is None else min(int(one) for one in self.processes.gathered(torch.tensor(found)))
+        """Return the size of a micro-batch, the same in all processes."""
+        size = chosen(self.task, self.model, batch)
+        return None if size is None else min(int(number) for number in self.processes.gathered(torch.tensor(size)))
 
     def _add_gradients(self, batch: Any) -> torch.Tensor:
-        """Make the gradients of a batch, and return its loss. If memory does not suffice for `auto`, take smaller parts."""
+        """Compute the gradients of a batch, and return its loss. If memory runs out with `auto`, halve the micro-batch."""
         while True:
             most = self.progress.micro_batch
             try:
@@ -488,7 +490,7 @@ class _Training:
             except torch.OutOfMemoryError:
                 if self.settings.micro_batch != AUTO or most is None or most < 2 or self.processes.count > 1:
                     raise  # other processes are in the middle of the step
-            # Only here, behind the handler, is what the failed pass had in memory free.
+            # Only here, after the handler, is the memory of the failed pass free.
             self.progress.micro_batch = smaller = halved(most)
             self.optimizer.zero_grad(set_to_none=True)
             warnings.warn(
@@ -496,7 +498,7 @@ class _Training:
             )
 
     def _look(self) -> None:
-        """Note the latest losses. Raise Broken if one is not finite."""
+        """Read the latest losses from the device. Raises Broken if one is not finite."""
         if not self.unseen:
             return
         values = self.processes.total(torch.stack(self.unseen)).float().tolist()
@@ -514,7 +516,9 @@ class _Training:
         return most is not None and self.processes.agreed(self._elapsed()["seconds"]) >= 60 * most
 
     def _limit(self) -> str | None:
-        """Return why a limit ends training after this round; None if it continues, is complete, or was not tested yet."""
+        """Return the reason why a limit ends the training after this round; None if it continues, is complete, or is
+        untested.
+        """
         steps, tests = self.progress.steps, len(self.progress.scores)
         if steps >= self.total or not tests:
             return None
@@ -525,7 +529,7 @@ class _Training:
         return None
 
     def _elapsed(self) -> dict[str, float]:
-        """Return wall time and processor time, including the time before an interruption."""
+        """Return wall time and processor time, including those before an interruption."""
         wall, cpu = time.perf_counter() - self.wall, time.process_time() - self.cpu
         return {"seconds": self.progress.seconds + wall, "cpu_seconds": self.progress.cpu_seconds + cpu}
 
@@ -540,7 +544,7 @@ class _Training:
         return self.progress.stepping + (0.0 if self.began is None else time.perf_counter() - self.began)
 
     def _keep(self, *, now: bool = False) -> None:
-        """Write the state into the checkpoint if it is time, or `now`."""
+        """Write the checkpoint if it is due, or `now`."""
         if self.checkpoint.file is None or not (now or self.processes.agreed(self.checkpoint.due)):
             return
         self._look()

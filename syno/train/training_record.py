@@ -34,18 +34,19 @@ class TrainingRecord(Record):
         operator: the operator's text; None for the original network.
         operator_id: of that text.
         workload: settings of the network, the data set and the training.
-        data_hash: of the pictures and labels, or of the tokens; of a task of one's own, and with a file of weights, of these.
+        data_hash: of the pictures and labels, or of the tokens; also covers a user's own task and a file of initial weights.
         seed: of the weights and of the order of the data.
-        metric: the key of the scores' metric: "accuracy", a fraction of the test pictures, "loss" on the test text, in nats per
-            token, or that of a task of one's own (`syno.train.metric`).
-        score: of the trained network; if training broke, 0 for an accuracy, and else the worst: infinity for a loss.
+        metric: key of the scores' metric: "accuracy", a fraction of the test pictures; "loss" on the test text, in nats per
+            token; or
+            that of a user's own task (`syno.train.metric`).
+        score: of the trained network; if the training diverged, 0 for an accuracy, otherwise the worst score, such as infinity.
         scores, losses: after each round, on the test data and in training; losses are in nats.
         curve_steps, curve_minutes, curve_losses: the loss curve, `syno.train.progress.CurvePoint`. Minutes are those of
             training, without tests.
-        stopped: why the training ended early; None if it went through.
-        micro_batch: samples that went through the network at once, also where the setting is `auto`; None: the whole batch.
-        int8_score: of the trained network in 8-bit integers; None if it was not tested so.
-        weights: checksum of the file beside the record with the trained weights (`syno.train.weights`); None if none were kept.
+        stopped: reason why the training ended early; None if it completed.
+        micro_batch: size of a micro-batch, also if the setting is `auto`; None: the whole batch.
+        int8_score: score of the trained network quantized to 8-bit integers; None if not tested.
+        weights: checksum of the file with the trained weights beside the record (`syno.train.weights`); None if not stored.
         initial_weights: checksum of the file of weights that the training began with; None without one, and in older records.
         flops: multiply-adds of the network, for one picture or sequence.
         parameters: of the network.
@@ -110,9 +111,9 @@ class TrainingRecord(Record):
     ) -> Self:
         """Train, or resume from the checkpoint, and return the record. SpecError if the operator does not fit the network.
 
-        Weights are kept in the file `weights`. With `int8`, the trained network is also tested in 8-bit integers. `report` is
-        called after every round. Several `processes` train one network together if each of them calls this; the record of the
-        first one counts.
+        Trained weights are written to the file `weights`. With `int8`, the trained network is also tested in 8-bit integers.
+        `report` is called after every round. In distributed training, each of the `processes` calls this; the record of process
+        0 counts.
         """
         settings, in_int8 = workload.settings.training, list[float]()
         batch = workload.batch

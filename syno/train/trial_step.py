@@ -1,4 +1,4 @@
-"""A trial step of a training, before anything that takes long: forward and backward on one batch, a test on another."""
+"""A trial step before long work: forward and backward on one batch, and a test on another."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from syno.train.workload import Workload
 def try_step(workload: Workload, *, keeps_weights: bool = True) -> float:
     """Run the original network forward and backward over one batch, test it on another, and return the loss in nats.
 
-    The result is not kept. This finds what every training would fail on: a device that is missing or too small, data and labels
-    in a wrong format or range, a network whose output doesn't fit the data, NaN or infinity.
+    This finds errors that every training would hit: a missing device, too little memory, data and labels in a wrong format or
+    range, a network whose output does not fit the data, NaN or infinity.
 
     Args:
         workload: the network and the data.
-        keeps_weights: whether to try, too, that the network's weights can be kept in a file, and loaded again.
+        keeps_weights: whether to check that the network's weights can be saved and loaded.
 
     Raises:
-        SpecError: this machine has no such device, or the network's weights cannot be kept.
+        SpecError: this machine has no such device, or the network's weights cannot be saved.
         DataError: the data has a wrong shape, number format or range.
         ShapeError: the network's output does not fit the data, or the batch is larger than the data set.
-        TrainingError: the device's memory does not suffice.
+        TrainingError: the device runs out of memory.
         UserCodeError: the network or the data raised an exception.
     """
     settings, seed = workload.settings.training, workload.settings.seed
@@ -48,13 +48,15 @@ def try_step(workload: Workload, *, keeps_weights: bool = True) -> float:
         check_learns(network)
         if isinstance(workload.data, Task) and workload.data.fits:
             return score_now(network, workload.data)
-        with user_code(f'the data set "{workload.settings.data}"'):  # of the user's own, perhaps
+        with user_code(f'the data set "{workload.settings.data}"'):  # possibly a user's own
             task = task_of(workload.data, settings, seed, device)
             batch, test = next(iter(task.batches.epoch(1)), None), next(iter(task.tests), None)
-            for part, one in (("train", batch), ("test", test)):
-                if one is not None:
-                    task.check(one)
-                elif part == "train" or not isinstance(workload.data, Task):  # whose score may need none
+            for part, sample in (("train", batch), ("test", test)):
+                if sample is not None:
+                    task.check(sample)
+                elif part == "train" or not isinstance(
+                    workload.data, Task
+                ):  # the score of a user's own task may need no batches
                     raise DataError(f"{workload.data.name} has no batch to {part} on")
         _warn_of_changed_inputs(workload, task, network, batch)
         try:
@@ -73,7 +75,7 @@ def try_step(workload: Workload, *, keeps_weights: bool = True) -> float:
 
 def _warn_of_changed_inputs(workload: Workload, task: DeviceTask, network: nn.Module, batch: object) -> None:
     """Warn if the network modifies its inputs in place."""
-    with suppress(SynoError):  # what fails is said of the step
+    with suppress(SynoError):  # the step itself reports errors
         if changes_inputs(network, lambda network: task.loss(network.train(), first_part(task, batch))):
             warnings.warn(
                 f'the model "{workload.settings.model}" changes its input in place, as x.sub_(mean) does, so each call gets '
@@ -83,7 +85,7 @@ def _warn_of_changed_inputs(workload: Workload, task: DeviceTask, network: nn.Mo
 
 
 def _runs_on_contiguous(workload: Workload) -> bool:
-    """Return whether the step works without channels-last pictures, as that of a network that uses `view` on them does."""
+    """Return whether the step succeeds without channels-last pictures, as for a network that uses `view` on them."""
     training = workload.settings.training.model_copy(update={"channels_last": False})
     try:
         try_step(replace(workload, settings=workload.settings.model_copy(update={"training": training})), keeps_weights=False)
@@ -93,10 +95,10 @@ def _runs_on_contiguous(workload: Workload) -> bool:
 
 
 def _try(workload: Workload, task: DeviceTask, network: nn.Module, batch: object, test: object) -> float:
-    """Run the step on these batches, and return the loss in training."""
+    """Run the step on these batches, and return the training loss."""
     if isinstance(workload.data, Task):
         return _try_own(workload, task, network, batch)
-    classes: list[int] = []  # lengths of the axes of outputs that have logits
+    classes: list[int] = []  # lengths of the outputs' class axes
     axis = 1 if label_shape_of(workload.data) else -1
 
     def note(module: nn.Module, inputs: object, output: object) -> None:
@@ -110,7 +112,7 @@ def _try(workload: Workload, task: DeviceTask, network: nn.Module, batch: object
         network.eval()
         with torch.no_grad():
             value, tested = float(loss.detach()), float(task.loss(network, test))
-    if not all(abs(one) < float("inf") for one in (value, tested)):
+    if not all(abs(part) < float("inf") for part in (value, tested)):
         raise DataError(
             f"the loss on the first batch of {workload.data.name} is {value:g} in training and {tested:g} in testing, before "
             "anything was learnt; look for values in the data, or weights in the network, that are not finite"
@@ -126,7 +128,7 @@ def _try(workload: Workload, task: DeviceTask, network: nn.Module, batch: object
 
 
 def _try_own(workload: Workload, task: DeviceTask, network: nn.Module, batch: object) -> float:
-    """Run a step of a user's own task, and its score, and return the loss in training."""
+    """Run a step of a user's own task, with its score, and return the training loss."""
     with user_code(f'a training step of the model "{workload.settings.model}" on one batch of {task.name}'):
         network.train()
         loss = task.loss(network, first_part(task, batch))

@@ -1,4 +1,4 @@
-"""The weights of a trained network in a file of the format safetensors, from which only tensors are read."""
+"""The weights of a trained network in a safetensors file, from which only tensors are read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import nn
 from syno.base.errors import DataError, SpecError
 from syno.base.files import checksum, write_whole
 
-HEADER = struct.Struct("<Q")  # its length in bytes, at the beginning of a file
+HEADER = struct.Struct("<Q")  # the header's length in bytes, at the beginning of a file
 MOST_HEADER = 100_000_000  # bytes, as the format allows
 INSTEAD = "change the network, or keep no weights with train: weights: none"
 METADATA, NOTE = "__metadata__", "syno"
@@ -26,8 +26,8 @@ class WeightsFile:
     """The weights of one training at the end of a round.
 
     Args:
-        path: of the file; new weights replace it as a whole.
-        identity: of the training; weights of another training are ignored.
+        path: of the file; new weights replace it atomically.
+        identity: of the training; weights with another identity are ignored.
     """
 
     def __init__(self, path: Path, identity: str) -> None:
@@ -38,31 +38,31 @@ class WeightsFile:
         write_whole(self.path, content_of(network, f"{self.identity} {round_number}"))
 
     def round(self) -> int | None:
-        """Return the round of the weights in the file; None if it has none of this training."""
+        """Return the round of the weights in the file; None if the file has no weights of this training."""
         identity, _, number = note_in(self.path).partition(" ")
         return int(number) if identity == self.identity and number.isdecimal() else None
 
     def remove(self) -> None:
-        """Delete the file: training ended without a network that can be used."""
+        """Delete the file, because the training ended without a usable network."""
         with suppress(OSError):
             self.path.unlink(missing_ok=True)
 
 
 def content_of(network: nn.Module, note: str = "") -> bytes:
-    """Return a file's content: parameters and buffers, those that are the same one once, under their first name, and a note.
+    """Return the content of a file: parameters and buffers (tied tensors once, under their first name), and a note.
 
-    Tensors that share memory in another way, such as slices of one tensor, are all in it.
+    Tensors that share memory in other ways, such as slices of one tensor, are stored separately.
 
-    Raises SpecError if the network's state has something that such a file cannot hold.
+    Raises SpecError if the network's state contains something that a safetensors file cannot store.
     """
-    from safetensors.torch import save  # a machine that only measures has no such package
+    from safetensors.torch import save  # not installed on machines that only measure
 
-    found: dict[tuple[Any, ...], str] = {}
+    names: dict[tuple[Any, ...], str] = {}
     state = network.state_dict()
     for name, tensor in state.items():
         _require_tensor(name, tensor)
-        found.setdefault(place_in_memory(name, tensor), name)
-    tensors = {name: state[name].contiguous() for name in found.values()}
+        names.setdefault(place_in_memory(name, tensor), name)
+    tensors = {name: state[name].contiguous() for name in names.values()}
     uses = Counter(tensor.untyped_storage().data_ptr() for tensor in tensors.values())
     own = {
         name: tensor.clone() if uses[tensor.untyped_storage().data_ptr()] > 1 else tensor for name, tensor in tensors.items()
@@ -70,13 +70,13 @@ def content_of(network: nn.Module, note: str = "") -> bytes:
     try:
         # With more than one note, their order in the file would be random.
         return bytes(save(own, {NOTE: note} if note else None))
-    except (KeyError, ValueError, RuntimeError) as error:  # a number format that it does not know
+    except (KeyError, ValueError, RuntimeError) as error:  # a number format that safetensors does not support
         types = ", ".join(sorted({str(tensor.dtype) for tensor in own.values()}))
         raise SpecError(f"the network's weights cannot be kept: {error} (it has {types}); {INSTEAD}") from error
 
 
 def _require_tensor(name: str, value: object) -> None:
-    """Raise SpecError if a part of a network's state is no tensor whose elements can be written."""
+    """Raise SpecError if a part of a network's state is not a tensor that can be stored."""
     if isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_quantized and not value.is_meta:
         return
     kind = f"a tensor of the layout {value.layout}" if isinstance(value, torch.Tensor) else f"a {type(value).__name__}"
@@ -84,12 +84,12 @@ def _require_tensor(name: str, value: object) -> None:
 
 
 def place_in_memory(name: str, tensor: torch.Tensor) -> tuple[Any, ...]:
-    """Return a key that only names of one and the same tensor share."""
+    """Return a key that is equal for names of the same tensor (tied weights)."""
     return (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()) if tensor.numel() else (name,)
 
 
 def note_in(path: Path) -> str:
-    """Return the note in a file; "" if there is no such file, it has none, or its beginning is damaged."""
+    """Return the note in a file; "" if the file or the note is missing, or the header is damaged."""
     try:
         with path.open("rb") as file:
             (length,) = HEADER.unpack(file.read(HEADER.size))
@@ -104,9 +104,9 @@ def load_weights(network: nn.Module, path: Path, expected: str | None = None) ->
     Args:
         network: gets the weights; its parameters keep their memory layout.
         path: of the file.
-        expected: its checksum; None: it is not compared.
+        expected: checksum of the file; None: not verified.
 
-    Raises DataError if there is no such file, it is damaged, or it is of another network.
+    Raises DataError if the file is missing or damaged, or if its weights belong to another network.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load
@@ -122,7 +122,7 @@ def load_weights(network: nn.Module, path: Path, expected: str | None = None) ->
 
 
 def _set(network: nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:
-    """Set the parameters and buffers of a network. ValueError, or what torch raises, if they are of another network."""
+    """Set the parameters and buffers of a network. Raises ValueError, or torch's errors, if the tensors do not fit."""
     state = network.state_dict(keep_vars=True)
     names = {place_in_memory(name, tensor): name for name, tensor in state.items() if name in tensors}
     first = {name: name if name in tensors else names.get(place_in_memory(name, tensor)) for name, tensor in state.items()}
@@ -132,14 +132,14 @@ def _set(network: nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:
     values = {name: tensors[source] for name, source in first.items() if source is not None}
     for name, tensor in state.items():
         if (tensor.shape, tensor.dtype) != (values[name].shape, values[name].dtype):
-            is_, has = ([*one.shape, one.dtype] for one in (tensor, values[name]))
+            is_, has = ([*part.shape, part.dtype] for part in (tensor, values[name]))
             raise ValueError(f"the network's {name} is {is_}, and the file's {has}")
     with torch.no_grad():
         network.load_state_dict({name: value for name, value in values.items() if not _overlaps(state[name])}, strict=False)
         for name, tensor in state.items():
             if _overlaps(tensor):
                 _set_overlapping(tensor, values[name])
-            elif not _is_same(tensor, values[name]):  # it shares memory with one of other values, which it did not in training
+            elif not _is_same(tensor, values[name]):  # it shares memory with a tensor of other values, unlike in training
                 tensor.data = torch.empty_like(tensor).copy_(values[name])
     for name, tensor in network.state_dict().items():
         if not _is_same(tensor, values[name]):
@@ -147,30 +147,30 @@ def _set(network: nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:
 
 
 def _overlaps(tensor: torch.Tensor) -> bool:
-    """Return whether elements of a tensor share memory, as those of an expanded one."""
+    """Return whether elements of a tensor share memory, as in an expanded tensor."""
     span = 1 + sum((length - 1) * stride for length, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return bool(tensor.numel() > span)
 
 
 def _set_overlapping(tensor: torch.Tensor, values: torch.Tensor) -> None:
-    """Copy values into a tensor whose elements share memory, for which torch has no copy."""
+    """Copy values into a tensor whose elements share memory, which torch's `copy_` does not support."""
     span = 1 + sum((length - 1) * stride for length, stride in zip(tensor.shape, tensor.stride(), strict=True))
     places = torch.arange(span).as_strided(tensor.shape, tensor.stride()).reshape(-1)
     tensor.as_strided((span,), (1,))[places.to(tensor.device)] = values.reshape(-1).to(tensor.device)
 
 
 def _is_same(tensor: torch.Tensor, values: torch.Tensor) -> bool:
-    """Return whether two tensors have the same bits."""
-    one, other = (each.detach().cpu().contiguous().reshape(-1).view(torch.uint8) for each in (tensor, values))
-    return bool(torch.equal(one, other))
+    """Return whether two tensors are bitwise equal."""
+    first, second = (each.detach().cpu().contiguous().reshape(-1).view(torch.uint8) for each in (tensor, values))
+    return bool(torch.equal(first, second))
 
 
 def check_keeping(trained: nn.Module, made: nn.Module) -> None:
-    """Raise an error if weights of one network cannot be kept, or not be loaded into the other, which was made in the same way.
+    """Raise an error if a network's weights cannot be saved, or not be loaded into `made`, which was built in the same way.
 
     Raises:
-        SpecError: the state of a network has something that a file of weights cannot hold.
-        DataError: the networks are different ones.
+        SpecError: the network's state contains something that a file of weights cannot store.
+        DataError: the networks differ.
     """
     from safetensors.torch import load
 

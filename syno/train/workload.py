@@ -59,18 +59,20 @@ from syno.train.settings import WorkloadSettings
 from syno.train.tasks import DeviceTask, task_of
 from syno.train.training import score_only, train
 
-NEW_DEVIATION = 0.02  # of weights that are drawn anew, where their module does not say how
+NEW_DEVIATION = 0.02  # for new weights of modules without `reset_parameters`
 OF_CODE = ("data", "data_settings", "fit", "score", "example_inputs")  # settings that may name code of the data or the task
-LEAST_ROWS = 8  # of each part of the data that are looked at
-_IDENTITIES: dict[tuple[str, int], tuple[Any, Identity | None]] = {}  # by settings and data, which is kept for its address
+LEAST_ROWS = 8  # rows of each part of the data in the identity
+_IDENTITIES: dict[
+    tuple[str, int], tuple[Any, Identity | None]
+] = {}  # by settings and id of the data, which is kept alive for its id
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A network and a data set, or a task of one's own.
+    """A network and a data set, or a user's own task.
 
     Attributes:
-        settings: of both, and of the training.
+        settings: of network, data and training.
         data: the pictures, the text, or the task.
     """
 
@@ -87,43 +89,43 @@ class Workload:
             DataError: the data is missing or damaged.
             UserCodeError: the user's own function of the data failed.
         """
-        if settings.model not in SEQUENCE_BACKBONES:  # before the data, which may take long
+        if settings.model not in SEQUENCE_BACKBONES:  # before loading the data, which may take long
             BACKBONES.find(settings.model)
         if (
             is_path(settings.layers) and "," not in settings.layers
-        ):  # other names may be of layers, which are known when the network is made
+        ):  # other names may be layers, which are only known once the network is built
             LAYER_RULES.find(settings.layers)
         return cls(settings, load_workload(settings))
 
     @property
     def metric(self) -> Metric:
-        """The metric of its trainings: the loss for text, the accuracy for pictures, or that of a task of one's own."""
+        """The metric of its trainings: loss for text, accuracy for pictures, or that of a user's own task."""
         if isinstance(self.data, Task):
             return self.data.score_metric
         return LOSS if isinstance(self.data, TokenSet) else ACCURACY
 
     @property
     def fits(self) -> bool:
-        """Whether a user's own training trains the network, which begins again after an interruption or a pause."""
+        """Whether a user's own training trains the network, which starts anew after an interruption or a pause."""
         return isinstance(self.data, Task) and self.data.fits
 
     @property
     def is_own(self) -> bool:
-        """Whether the network is a user's own, or begins with given weights: then recipes draw the weights of operators only.
+        """Whether the network is a user's own, or has given weights, so that recipes initialize only operators.
 
-        Only `initialization: paper-everywhere` draws all weights of a user's own network anew.
+        Only `initialization: paper-everywhere` initializes all weights of a user's own network.
         """
         return is_path(self.settings.model) or self.settings.weights is not None
 
     @property
     def trains_original(self) -> bool:
-        """Whether the original network is trained, too, or only scored with the weights that it comes with."""
+        """Whether the original network is trained, not only scored with its given weights."""
         asked = self.settings.training.train_original
         return self.settings.weights is None if asked is None else asked
 
     @cached_property
     def hash(self) -> str:
-        """Cache key of results beside the settings: a hash of the data, of the file of weights, and of own code."""
+        """Cache key of results besides the settings: a hash of the data, of the file of weights, and of user code."""
         weights = self.settings.weights
         parts = [] if weights is None else [content_of_weights(weights)]
         parts += [] if self.identity is None else [self.identity.checksum.encode()]
@@ -131,9 +133,9 @@ class Workload:
 
     @cached_property
     def identity(self) -> Identity | None:
-        """The identity of a user's own network and data: code, data, and weights that no seed draws; None if nothing is own.
+        """Identity of a user's own network and data: code, data, and weights that no seed determines; None without user code.
 
-        It is computed once per settings, before the first use: caches that the code fills later are no change.
+        It is computed once per settings, before the first use, so that caches that the code fills later do not count.
         """
         whole = self.settings.model_dump(include={"model", "model_settings", "width", "layers", "seed", *OF_CODE})
         code = identity_of_paths(whole)
@@ -157,29 +159,29 @@ class Workload:
         return things
 
     def _without_drawn_weights(self) -> nn.Module:
-        """Return the network with zeros in place of the weights that the seed draws, which follow from the code.
+        """Return the network with zeros for all weights that depend on the seed, as these follow from the code.
 
-        Those that two seeds make equal, as trained ones from a file, stay. Weights that are drawn differ in their last digits
-        between processors.
+        Weights that are equal for two seeds, such as trained ones from a file, stay. Random weights differ in their last digits
+        between processors, so they are excluded.
         """
-        one, other = (self._make_network(self.settings.seed + number) for number in (0, 1))
+        network, other = (self._make_network(self.settings.seed + number) for number in (0, 1))
         there = {**dict(other.named_parameters()), **dict(other.named_buffers())}
         with torch.no_grad():
-            for name, weight in (*one.named_parameters(), *one.named_buffers()):
+            for name, weight in (*network.named_parameters(), *network.named_buffers()):
                 if not weight.is_meta and not _are_equal(weight.detach(), there.get(name)):
                     weight.zero_()
-        return one
+        return network
 
     @cached_property
     def batch(self) -> int:
-        """The number of samples for which costs are counted: those of a batch, or of a user's own example inputs."""
+        """The batch size for which costs are counted: that of the training, or of a user's own example inputs."""
         return len_of_batch(self.example)
 
     @cached_property
     def chance(self) -> float:
-        """The score of a network that has learnt nothing: by chance, or of one with new weights for a task of one's own.
+        """The score of chance: of a random guess, or, for a user's own task, of a network with newly initialized weights.
 
-        Raises SpecError if that is not finite.
+        Raises SpecError if it is not finite.
         """
         if not isinstance(self.data, Task):
             return log(self.data.classes) if isinstance(self.data, TokenSet) else 1 / self.data.classes
@@ -197,19 +199,19 @@ class Workload:
         return score
 
     def model(self, seed: int | None = None) -> nn.Module:
-        """Return the original network, with weights of this seed, or of the settings' seed if it is None.
+        """Return the original network with weights of this seed; None for the settings' seed.
 
-        It has the operators that the settings place in it.
+        It contains the operators that the settings place in it.
 
-        Raises SpecError if the network doesn't take such data, UserCodeError if the user's own function failed.
+        Raises SpecError if the network does not take such data, UserCodeError if the user's own function failed.
         """
         chosen = self.settings.seed if seed is None else seed
         return with_placed(self._without_placed(chosen), self.settings.placed, self.example, chosen)
 
     def _without_placed(self, chosen: int) -> nn.Module:
-        """Return the network as it is made, with the weights of the settings' file, if there is one.
+        """Return the network without placed operators, with the weights of the settings' file, if there is one.
 
-        Raises DataError if these do not fit.
+        Raises DataError if the weights do not fit.
         """
         network = self._make_network(chosen)
         if self.settings.weights is not None:
@@ -218,24 +220,24 @@ class Workload:
 
     @property
     def fixed_weights(self) -> float | None:
-        """Share of the weights that a user's own function makes equal for two seeds, as when it loads trained weights.
+        """Share of the weights that a user's own function makes equal for two seeds, for instance by loading trained weights.
 
-        Vectors, which mostly begin with constants, do not count. None for other networks, and without any. Warns if two calls
-        with one seed make different weights.
+        Vectors are ignored, as they mostly start as constants. None for other networks, and without weights. Warns if two calls
+        with the same seed make different weights.
         """
         if not self.is_own:
             return None
         seed = self.settings.seed
-        one, again, other = (self._matrices(number) for number in (seed, seed, seed + 1))
-        if changing := [name for name in one if not _are_equal(one[name], again.get(name))]:
+        first, again, other = (self._matrices(number) for number in (seed, seed, seed + 1))
+        if changing := [name for name in first if not _are_equal(first[name], again.get(name))]:
             warnings.warn(
                 f'the model "{self.settings.model}" makes other weights ({changing[0]}) in each call with the seed {seed}, so '
                 "that no training can be repeated; draw them from torch's, NumPy's or Python's global random numbers, or from "
                 "a generator with the argument seed",
                 stacklevel=2,
             )
-        equal = sum(weight.numel() for name, weight in one.items() if _are_equal(weight, other.get(name)))
-        total = sum(weight.numel() for weight in one.values())
+        equal = sum(weight.numel() for name, weight in first.items() if _are_equal(weight, other.get(name)))
+        total = sum(weight.numel() for weight in first.values())
         return equal / total if total else None
 
     def _matrices(self, seed: int) -> dict[str, torch.Tensor]:
@@ -243,7 +245,7 @@ class Workload:
 
     @property
     def placed_layers(self) -> dict[str, str]:
-        """The names of the layers that have an operator already, each with the operator's name."""
+        """The layers with placed operators: names of layers, with the operator's name."""
         return placed_layers(self._make_network(self.settings.seed), self.settings.placed, self.example)
 
     def _make_network(self, chosen: int) -> nn.Module:
@@ -264,17 +266,17 @@ class Workload:
 
     @property
     def example(self) -> Any:
-        """A batch of the training's shape: samples [batch, channels, ...], or tokens [batch, length].
+        """Example inputs with the training's shape: samples [batch, channels, ...], or tokens [batch, length].
 
-        Of a task of one's own, its example inputs: a tensor, a tuple of arguments, or a dict of named ones. A user's own
-        network may look at values, so it gets samples to train on, and of these those with the longest execution path. The
-        networks of the project compute the same for any values, and get zeros.
+        For a user's own task, they are its example inputs: a tensor, a tuple of arguments, or a dict of named ones. The
+        execution path of a user's own network may depend on values, so it gets training samples, those with the longest
+        execution path. Syno's networks compute the same for all values, and get zeros.
         """
         return self.paths.inputs
 
     @cached_property
     def paths(self) -> ExecutionPaths:
-        """The execution paths of the network on some samples to train on."""
+        """The execution paths of the network on some training samples."""
         if not self._has_own_network:
             return ExecutionPaths(self._inputs)
         return find_paths(self._without_placed(self.settings.seed), self._inputs)
@@ -285,7 +287,7 @@ class Workload:
 
     @cached_property
     def _inputs(self) -> Any:
-        """A batch of the training's shape, of samples to train on if the network is a user's own."""
+        """Inputs with the training's shape; training samples if the network is a user's own."""
         data, batch = self.data, self.settings.training.batch
         if isinstance(data, Task):
             return data.example_inputs
@@ -302,29 +304,29 @@ class Workload:
 
     @cached_property
     def layers(self) -> tuple[Layer, ...]:
-        """The layers to replace, looked for once: the network is run in copies to find them."""
+        """The layers to replace. Determined once, by running copies of the network."""
         return replaceable(self.model(), self.example, self.settings.layers)
 
     @cached_property
     def rest(self) -> Cost:
-        """The cost of the network outside of the layers to replace, for one batch, without memory."""
+        """The cost of the network without the layers to replace, for one batch; memory is not counted."""
         model = self.model()
         return rest_cost(model, self.example, layers_of(model, self.layers))
 
     @cached_property
     def requirement(self) -> Requirement:
-        """The requirement that the network has of operators in its layers, and why."""
+        """The reading requirement of the network for operators in its layers, with the reasons."""
         model = self.model()
         layers = layers_of(model, self.layers)
         return requirement(model, self.example, layers, replaced_share(model, self.example, self.rest))
 
     def spec(self, options: Mapping[str, Any] | None = None) -> OperatorSpec:
-        """Return the spec of operators for its layers. `options` are those that differ from the defaults; see `spec_for`."""
-        given = {"name": self.settings.model, **(options or {})}
-        return spec_for(self.model(), self.example, options=given, where=self.settings.layers)
+        """Return the spec of operators for its layers. `options` override the defaults; see `spec_for`."""
+        settings = {"name": self.settings.model, **(options or {})}
+        return spec_for(self.model(), self.example, options=settings, where=self.settings.layers)
 
     def network(self, operator: AnyOperator | None, seed: int) -> nn.Module:
-        """Return the network with `operator` in its layers, or as it is. SpecError if it doesn't fit them; see `substitute`."""
+        """Return the network with `operator` in its layers, or the original. SpecError if it does not fit; see `substitute`."""
         model = self.model(seed)
         if operator is not None:
             model = substitute(model, operator, self.example, seed=seed, layers=self.layers)
@@ -334,7 +336,7 @@ class Workload:
         return model
 
     def fault_on_first_batch(self, operator: AnyOperator) -> str | None:
-        """Return in words why the operator cannot be trained, as far as one batch shows.
+        """Return the reason why the operator cannot be trained, as far as one batch shows; None if there is none.
 
         Raises SpecError and TrainingError as `train` does.
         """
@@ -356,23 +358,23 @@ class Workload:
         processes: Processes = ALONE,
         fitted: Callable[[Sequence[LayerFit]], object] | None = None,
     ) -> TrainingResult:
-        """Train the network with `operator` in its layers, or as it is, and return the result.
+        """Train the network with `operator` in its layers, or the original, and return the result.
 
         Args:
             operator: see `substitute`.
-            seed: of weights and order, instead of the settings' seed.
+            seed: of the weights and the order of the data; None: the settings' seed.
             report: called after each round whose milestone was met; see `syno.train.progress`.
             checkpoint: file of the training's state; see `syno.train.training.train`, also for `weights`, `recent_loss`,
                 `looks` and `processes`.
-            then: called with the trained network, unless training broke.
-            fitted: called before the training with how well the operator was fitted to each layer, if it was.
+            then: called with the trained network, unless the training diverged.
+            fitted: called before the training with the fit errors of the layers, if the operator was fitted.
 
-        The original network is only scored, and not trained, where `trains_original` says so. Other networks begin with it, or
-        learn from it, where the settings `initialization: fit` and `distill` say so.
+        The original network is only scored, not trained, if `trains_original` is False. Other networks are fitted to it, or
+        distilled from it, with the settings `initialization: fit` and `distill`.
 
         Raises:
             SpecError: this machine has no such device, or the operator does not fit.
-            TrainingError: the device's memory does not suffice.
+            TrainingError: the device runs out of memory.
         """
         chosen, settings = self.settings.seed if seed is None else seed, self.settings.training
         rounds = "epoch" if settings.round_steps is None else "round"
@@ -387,7 +389,7 @@ class Workload:
             original = None
             if operator is not None and settings.uses_trained:
                 original = moved_to(self.trained(chosen), device)
-                is_resumed = checkpoint is not None and checkpoint.exists()  # which has the weights
+                is_resumed = checkpoint is not None and checkpoint.exists()  # the checkpoint has the weights
                 if settings.initialization == "fit" and not is_resumed:
                     fits = self.fit(network, original, operator, chosen)
                     if fitted is not None and fits:
@@ -403,7 +405,7 @@ class Workload:
             return result
 
     def trained(self, seed: int) -> nn.Module:
-        """Return the trained original. SpecError if there are no trained weights, or no batches to compare outputs on."""
+        """Return the trained original. SpecError if it has no trained weights, or no batches on which to compare outputs."""
         if self.fits:
             raise SpecError(
                 f"training: initialization: fit and distill need batches, and {self.data} has a training of its own; leave "
@@ -417,19 +419,19 @@ class Workload:
         return self.model(seed)
 
     def score_of_trained(self, seed: int) -> float:
-        """Return the score of the trained original. Raises TrainingError if it is no number."""
+        """Return the score of the trained original. Raises TrainingError if it is NaN."""
         with on_device(self.settings.training.device) as device:
             return score_only(moved_to(self.trained(seed), device), self.data, self.settings.training, seed=seed).score
 
     def fit(self, network: nn.Module, original: nn.Module, operator: AnyOperator, seed: int) -> tuple[LayerFit, ...]:
-        """Fit an operator in a network to the outputs of the trained original's layers, in place; () for narrower networks.
+        """Fit the operators in a network to the layers of the trained original, in place; () for narrower networks.
 
-        The operators of a mixture in a narrower network, or beside narrower layers, are fitted to the narrower network's
-        layers. Narrower layers are not fitted.
+        Operators of a mixture in a narrower network, or beside narrower layers, are fitted to the layers of the narrower
+        network. Narrower layers are not fitted.
 
         Args:
-            network, original: on the device of the training.
-            operator: that is in the network.
+            network, original: on the training device.
+            operator: the operator, or mixture, in the network.
             seed: of the order of the data.
         """
         replacement, names = as_replacement(operator), [layer.name for layer in self.layers]
@@ -444,16 +446,16 @@ class Workload:
 
     @contextmanager
     def _float32_task(self, seed: int, device: torch.device) -> Iterator[DeviceTask]:
-        """Yield the task in float32, whose outputs are compared; it computes on leased cores, with random states of its own."""
+        """Yield the task in float32, for comparing outputs, on leased cores and with its own random states."""
         settings = self.settings.training
         with own_state(seed, settings, device), computing(device.type):
             yield task_of(self.data, settings.model_copy(update={"precision": "float32"}), seed, device)
 
     def layer_error(self, operator: AnyOperator) -> float:
-        """Return the error of an operator that is fitted to one layer of the trained original alone, the one with most FLOPs.
+        """Return the fit error of an operator for one layer of the trained original: the replaceable layer with the most FLOPs.
 
-        This takes a sixth of the time of `fit`, and tells as well which operators can express the layers; see `LayerFit.after`.
-        The error is infinite if the operator does not fit, or breaks.
+        This takes a sixth of the time of `fit`, and ranks operators as well; see `LayerFit.after`. Infinity if the operator
+        does not fit, or its outputs are not finite.
         """
         settings, seed, recorded = self.settings.training, self.settings.seed, self._recorded
         try:
@@ -466,23 +468,23 @@ class Workload:
 
     @cached_property
     def _recorded(self) -> RecordedLayer:
-        """The layer with most FLOPs, of those to replace, and of several the first."""
+        """The recorded layer for `layer_error`: of the replaceable layers with the most FLOPs, the first that runs."""
         flops = dict.fromkeys((layer.name for layer in self.layers), 0)
-        for one in count(self.model(), self.example).work:
-            if one.layer in flops:
-                flops[one.layer] += one.flops
+        for work in count(self.model(), self.example).work:
+            if work.layer in flops:
+                flops[work.layer] += work.flops
         seed = self.settings.seed
         with on_device(self.settings.training.device) as device, self._float32_task(seed, device) as task:
             trained = moved_to(self.trained(seed), device)
             for layer in sorted(flops, key=lambda name: -flops[name]):
-                if (found := record_layer(trained, layer, task)) is not None:
-                    return found
+                if (recorded := record_layer(trained, layer, task)) is not None:
+                    return recorded
         raise TrainingError(
             f"none of the layers to replace runs on the first batches to train on: {', '.join(flops)}; choose others (layers)"
         )
 
     def base_of(self, operator: AnyOperator, original: nn.Module, seed: int) -> nn.Module:
-        """Return the network around an operator, without it: a narrower one has statistics of its own."""
+        """Return the network around an operator: the original, or a narrower network with its own running statistics."""
         settings, device = self.settings.training, next(original.parameters()).device
         with own_state(seed, settings, device):
             return self._base_of(as_replacement(operator), original, task_of(self.data, settings, seed, device))
@@ -495,29 +497,31 @@ class Workload:
         return base
 
     def difference(self, network: nn.Module, original: nn.Module, seed: int) -> float:
-        """Return the difference of the outputs of two networks on some batches, as distillation compares them."""
+        """Return the mean difference of the outputs of two networks on some batches, as in distillation."""
         with self._float32_task(seed, next(network.parameters()).device) as task:
             return output_difference(network, original, task)
 
     def narrowable_layers(self, share: float, base: NarrowerNetwork | None = None) -> tuple[str, ...]:
-        """Return the names of the layers to replace that can keep a share of their channels alone; see `narrowable`."""
+        """Return the names of the replaceable layers that can separately keep this share of their channels; see
+        `narrowable`.
+        """
         model = self.model() if base is None else substitute(self.model(), base, self.example)
         return narrowable(model, self.example, share, [layer.name for layer in self.layers])
 
     def equal_layers(self, base: NarrowerNetwork | None = None) -> list[tuple[str, ...]]:
         """Return the names of the replaceable layers, grouped by size, in the original or in a narrower network."""
-        found: dict[object, list[str]] = {}
+        by_size: dict[object, list[str]] = {}
         for name, size in self._sizes(base).items():
-            found.setdefault(size, []).append(name)
-        return [tuple(names) for names in found.values()]
+            by_size.setdefault(size, []).append(name)
+        return [tuple(names) for names in by_size.values()]
 
     def layers_behind(self, narrower: NarrowerLayer, layer: str) -> tuple[str, ...]:
-        """Return the names of the layers to replace that have other sizes if a layer has fewer channels."""
+        """Return the names of the other replaceable layers whose sizes change if this layer gets fewer channels."""
         before, after = self._sizes(), self._sizes(Mixture(narrower.name, ((narrower, (layer,)),)))
         return tuple(name for name, size in after.items() if name != layer and size != before[name])
 
     def _sizes(self, narrower: NarrowerNetwork | Mixture | None = None) -> dict[str, object]:
-        """Return the sizes of the layers to replace, by their names."""
+        """Return the sizes of the replaceable layers by name."""
         layers = self.layers
         if narrower is not None:
             names = [layer.name for layer in layers]
@@ -526,14 +530,14 @@ class Workload:
 
 
 def _samples(data: PictureData | TokenSet, count: int) -> torch.Tensor:
-    """Return some samples to train on, the same in each process."""
+    """Return some training samples, the same in all processes."""
     with unchanged_process(0), user_code(f'the data set "{data.name}"'):
         batch = next(iter(data.train_batches(count, seed=0).epoch(1)))
     if isinstance(data, TokenSet):
         return batch[:, :-1]
     try:
         check_images(f"{data.name}: a batch of images", batch[0], tuple(data.image_shape))
-    except (DataError, TypeError, LookupError):  # which `try_step` says
+    except (DataError, TypeError, LookupError):  # `try_step` reports the error
         return torch.zeros(count, *data.image_shape)
     return batch[0]
 
@@ -543,9 +547,9 @@ def _are_equal(first: torch.Tensor, second: torch.Tensor | None) -> bool:
 
 
 def things_of_data(data: PictureData | TokenSet) -> dict[str, Any]:
-    """Return the parts that identify a user's own data set: its code, and rows that it makes."""
+    """Return the objects that identify a user's own data set, by name: the data set, and some of its rows."""
     things: dict[str, Any] = {"the data": data}
-    with suppress(Exception):  # trainings say what is wrong with them
+    with suppress(Exception):  # trainings report errors of the data
         if not isinstance(data, TokenSet):
             batch = min(LEAST_ROWS, data.train_count)
             things["rows to train on"] = next(iter(data.train_batches(batch, seed=0).epoch(1)))
@@ -561,7 +565,7 @@ def _mismatch(settings: WorkloadSettings, data: str, model: str, needed: str, mo
 
 
 def untrained(network: nn.Module, seed: int) -> nn.Module:
-    """Draw all weights of a network anew, in place, as its layers do when they are made; return it."""
+    """Initialize all weights of a network anew, in place, as its layers do on creation; return it."""
     with unchanged_process(seed):
         for module in network.modules():
             reset = getattr(module, "reset_parameters", None)
