@@ -92,7 +92,7 @@ class Original(Section):
         return self
 
     def cost(self, spec: OperatorSpec) -> Cost:
-        """Return the cost; that of an operator is counted in the layers of the spec."""
+        """Return the cost of the original: the two numbers, or the cost that its operator has in the layers of the spec."""
         if self.operator is not None:
             return cost(self.operator.find(), spec)
         assert self.flops is not None and self.parameters is not None

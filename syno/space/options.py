@@ -111,7 +111,7 @@ class Contractions(OptionGroup):
     least_elements: Count = 100
     """least number of elements of a weight, in the smallest layer"""
     largest_outer: Positive = 6144
-    """largest product of the axes of weights that only the output has (outer dims)"""
+    """largest product of the sizes of outer dims (the output's axes that the input lacks), over all weights of an operator"""
     least_low_rank: Positive = 3
     """least size of an axis that two weights share, in the largest layer"""
     most_low_rank: Positive = 8

@@ -122,7 +122,7 @@ class Metric:
         return self.number(score) + ("" if isnan(spread) else f" ± {self.number(spread)}")
 
     def steps_text(self, difference: float, sign: str = "") -> str:
-        """Return a difference of scores as a number of steps, with `sign` as in a format: "+" or "+z"."""
+        """Return a difference of scores as text, in multiples of `step` (such as points); `sign` is a format's: "+" or "+z"."""
         return format(difference / self.step, f"{sign}.{self.digits}f" if self.digits is not None else f"{sign}.{DIGITS - 1}g")
 
     def with_unit(self, number: str) -> str:

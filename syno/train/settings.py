@@ -365,7 +365,7 @@ class WorkloadSettings(Settings):
     task_settings: Mapping[str, Any] = {}
     """settings of your own task: arguments of its function"""
     fit: str | None = None
-    """instead of `data`: your own training, a function of a network and a report, as `package.module:function`"""
+    """instead of `data`: your own training function `fit(model, report)`, as `package.module:function`"""
     score: str | None = None
     """with fit: your own score, a function of a network, as `package.module:function`"""
     metric: ScoreSettings | None = None

@@ -497,7 +497,7 @@ class Workload:
         return base
 
     def difference(self, network: nn.Module, original: nn.Module, seed: int) -> float:
-        """Return the mean difference of the outputs of two networks on some batches, as in distillation."""
+        """Return the mean difference between the outputs of two networks on sampled batches: the distillation loss."""
         with self._float32_task(seed, next(network.parameters()).device) as task:
             return output_difference(network, original, task)
 

@@ -220,7 +220,10 @@ class Statistics:
 
 
 def credit(statistics: Statistics, path: Sequence[Action], reward: float) -> Statistics:
-    """Return the statistics with an operator's reward credited to its operations, globally and at every node below it."""
+    """Return the statistics after an evaluation: its path and reward are recorded, and credited to the global RAVE statistics.
+
+    `rave_at` computes the local RAVE statistics of a node from the recorded paths.
+    """
     ids, kinds = frozenset(action.id for action in path), {action.kind for action in path}
     return replace(
         statistics,
