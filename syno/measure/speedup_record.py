@@ -60,11 +60,12 @@ class LayerSpeedup(BaseModel):
 
     Attributes:
         name: after its sizes, as in the paper: "conv_io64".
-        count: how many of the replaced layers have this size.
+        count: the number of replaced layers of this size.
         original_ms: milliseconds of one call of the original layer.
         latency_ms: milliseconds of one call of the operator in its place.
         speedup: the ratio of the two.
-        original_limit_ms, limit_ms: of the two, as in tuning records; None if they are not known.
+        original_limit_ms, limit_ms: lower bounds of the two latencies by the device's peak, as in tuning records; None if the
+            peak is not known.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -78,33 +79,36 @@ class LayerSpeedup(BaseModel):
 
 
 class SpeedupRecord(Record):
-    """The speedup of a network by an operator, or the reason why it is not known.
+    """The measured speedup of a network by an operator, or the reason why there is none.
 
-    All intervals are 95 % confidence intervals of medians over rounds. By layers, times of whole networks are sums.
+    All intervals are 95 % confidence intervals of medians over rounds. If single layers were timed instead of the network,
+    latencies of the networks are sums over layers.
 
     Attributes:
         name: of the operator.
         operator: its text.
         conditions: what the measurement depends on.
         status: "ok", or why there is no speedup: "compile_failed", "wrong_output", "failed", "crashed", "timeout",
-            "out_of_memory", "misfit", as in `syno.measure.tuning_record`; "partial" where parts of it run untuned.
+            "out_of_memory", "misfit", as in `syno.measure.tuning_record`; "partial" if parts of the network run untuned.
         reason: the reason for any status but "ok".
         latency_ms: milliseconds of one call of the network with the operator.
         original_ms: milliseconds of one call of the original network.
-        ratio: how many times as fast as the original it is, with its interval: the median of the ratios of each round. Read
-            `speedup`, `speedup_low` and `speedup_high`.
-        original_limit_ms, limit_ms: of the two networks, as in tuning records; None if they are not known.
+        ratio: the speedup with its interval: the median over rounds of the original's time divided by the time with the
+            operator. Read `speedup`, `speedup_low` and `speedup_high`.
+        original_limit_ms, limit_ms: lower bounds of the two latencies by the device's peak, as in tuning records; None if the
+            peak is not known.
         drift: how much the original's own time changed over the rounds, as a share; see `syno.measure.turns.Turns`.
-        attempts: how often the rounds were timed because of it.
+        attempts: how often the rounds were timed; more than once if the drift was above its limit.
         unsteady: a sentence if the drift stayed above its limit: the interval may then be too narrow. Else empty.
-        layers: the times of each size, where it was measured by layers.
-        rest_ms: milliseconds of the original network outside of the replaced layers, where it was measured by layers.
+        layers: the latencies of each distinct size of the replaced layers, if single layers were timed.
+        rest_ms: milliseconds of the original network outside of the replaced layers, if single layers were timed.
         checked: whether the outputs of the compiled code were compared with `reference`, as in tuning records.
-        share_of_allowed: the largest difference of an element, as a share of what is allowed for it.
+        share_of_allowed: the largest difference of an output element, as a share of the tolerance for this element.
         compile_seconds: seconds of compiling the network, or the layers, with the operator.
-        code, original_code: what ran of the two networks, as in tuning records; of layers that were measured by themselves, of
-            all of them together.
-        choice, original_choice: the compilers that `fastest` chose for the two networks; None with others, and by layers.
+        code, original_code: the kind of code that ran for the two networks, as in tuning records; if single layers were timed,
+            for all layers together.
+        choice, original_choice: the compilers that `fastest` chose for the two networks; None with other compilers, or if
+            single layers were timed.
         flops, parameters: of the network with the operator; multiply-adds count as one FLOP.
         time_limit_s, memory_limit_mib: limits of the measurement. A record that ended by one is not valid for larger ones.
         date: when it was measured, UTC.

@@ -67,8 +67,8 @@ class SpeedupStore:
     ) -> SpeedupRecord | None:
         """Return the record of the measurement under these conditions; None if there is none that is valid.
 
-        A damaged record is not valid, nor is one of other conditions, whatever its name, nor one that ended by a limit which
-        was smaller than the given one.
+        A record is invalid if it is damaged, if it has other conditions than its file's name says, or if it ended by a time or
+        memory limit that was smaller than the present one.
         """
         try:
             record = SpeedupRecord.read(self.file(conditions))
@@ -120,7 +120,7 @@ class SpeedupStore:
 
 
 def is_kept(record: SpeedupRecord) -> bool:
-    """Return whether a record says something about the operator, rather than about what else the machine did."""
+    """Return whether a record is stored: not if other work of the machine may have ended the process or used its memory."""
     without_limit = record.status == "out_of_memory" and record.memory_limit_mib is None
     return record.status != "crashed" and not without_limit
 
@@ -131,7 +131,7 @@ def _is_less(before: float | None, now: float | None) -> bool:
 
 
 STORE = Path("results/latencies")
-SLOWER = 1.25  # times the original's latency of earlier: it was timed badly, or else, in this process, compiled badly
+SLOWER = 1.25  # an original this many times as slow as in earlier records was disturbed, or badly compiled in this process
 LOWERING = ("syno.lower", "syno.model")  # the code that makes networks: with other code, they are measured again
 Choice: TypeAlias = Literal["auto", "network", "layers"]
 
@@ -145,11 +145,12 @@ class Speedups:
         device: "cpu", "cuda", "cuda:1", or the name of a remote device.
         settings: how to measure. A compiler that computes in lower precision has a least tolerance.
         measured: "network": the whole network is timed in turns with the original. "layers": each distinct size of the replaced
-            layers is, and times are summed. "auto": the network, to which the sums of layers came not near enough.
-        store: a folder, which other studies may use at the same time; None: nothing is kept.
+            layers is timed in turns with the original layer, and latencies are summed. "auto": as "network", since sums over
+            layers have proved too inexact.
+        store: a folder of records, which other studies may use at the same time; None: nothing is kept.
         time_limit_s: seconds for each operator.
-        memory_limit_mib: of the process that measures.
-        folder: for TVM's trials.
+        memory_limit_mib: the memory limit of the process that measures.
+        folder: the folder for TVM's trials.
         remote: the settings of `device`, if it is not one of this machine.
         own: settings of compilers by the names of their groups, such as `tvm=TvmSettings()`.
 
@@ -212,13 +213,13 @@ class Speedups:
     def of(self, operator: AnyOperator, progress: Tell = lambda _: None, repeat: int = 0) -> SpeedupRecord:
         """Return the speedup of the network with this operator: from the store, or measured and stored.
 
-        An operator that cannot be compiled, computes something else or exceeds a limit has a record with the reason. One with
-        which the process dies again and again, while the original is measured, has one, too, which is not stored.
+        If the operator cannot be compiled, has wrong outputs or exceeds a limit, the record has the reason. If the measuring
+        process dies repeatedly with this operator, though it measures the original, the record with the reason is not stored.
 
         Args:
             operator: an operator that fits the layers, or a baseline that is a module.
             progress: gets the phase of the measurement, several times a second.
-            repeat: 0, 1 and so on are separate measurements of the same network, whose mean is more exact than one of them.
+            repeat: the number of the measurement, from 0: repeated measurements of one network are stored separately.
 
         Raises:
             DeviceError: a remote device does not answer, or was lost, or the original itself cannot be measured, or processes
@@ -253,7 +254,7 @@ class Speedups:
     def known(self, operator: AnyOperator, repeat: int = 0) -> SpeedupRecord | None:
         """Return the record of this operator in the store; None if it is not there. Nothing is measured.
 
-        That the process died with the operator is known until these speedups are no longer used.
+        A record that the process died with the operator is known to this object only, and not stored.
         """
         if self.store is None:
             return None
@@ -284,7 +285,7 @@ class Speedups:
 
     @cached_property
     def _same(self) -> Conditions:
-        """The conditions that are equal for all operators."""
+        """The conditions of a measurement that do not depend on the operator."""
         place = place_of_measurement(self.device, self.remote)
         return Conditions(
             operator_id="",
@@ -350,7 +351,7 @@ class Speedups:
 
 @dataclass(frozen=True)
 class Place:
-    """Where is measured: the kind and the name of the device, an identifier of the machine, and versions there."""
+    """The place of a measurement: kind and name of the device, an identifier of its machine, and its versions of packages."""
 
     kind: str
     name: str
@@ -359,7 +360,7 @@ class Place:
 
 
 def place_of_measurement(device: str, remote: RemoteDevice | None) -> Place:
-    """Return where is measured. A machine that is reached by ssh is asked; raises DeviceError if it does not answer."""
+    """Return the place of a measurement; a machine reached by ssh is queried. Raises DeviceError if it does not answer."""
     if remote is None:
         return Place(device.partition(":")[0], device_name(device), machine_id(), {})
     if isinstance(remote, SshSettings):

@@ -37,7 +37,7 @@ IDENTITY = (  # of a measurement: a row that is equal in these is the same one
 )  # fmt: skip
 DIGITS = 6  # of an id, in the name of the second operator of a name
 
-Operator: TypeAlias = tuple[str, str]  # what tells operators apart: ("library", name), ("id", id) or ("name", name)
+Operator: TypeAlias = tuple[str, str]  # the identity of an operator: ("library", name), ("id", id) or ("name", name)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Renamed:
 
 @dataclass(frozen=True)
 class Joined:
-    """The joined table, the loss curves, and the operators that have other names in them than in their experiment."""
+    """The joined table, the loss curves, and the operators whose names in both differ from their names in the experiments."""
 
     rows: pandas.DataFrame
     losses: pandas.DataFrame
@@ -196,7 +196,7 @@ def _names(rows: pandas.DataFrame) -> dict[Operator, str]:
 
 
 def _operator(name: str, operator_id: str | None) -> Operator:
-    """Return the identity of an operator, which no other has."""
+    """Return the unique identity of an operator."""
     by_id = _library()
     if operator_id is not None and (precision := Network.parse(name).precision) is not None:
         return ("id", Network(operator_id, precision).key)  # the records of both have the id
@@ -224,7 +224,7 @@ _LIBRARY: dict[str | None, str] = {}  # filled on first use
 
 
 def _pairs(table: pandas.DataFrame) -> Iterator[tuple[str, str | None]]:
-    """Yield each row's operator: its name and its id; None where that is missing."""
+    """Yield each row's operator as a pair of its name and its id; the id is None if it is missing."""
     for name, operator_id in zip(table["operator"], table["operator_id"], strict=True):
         yield name, operator_id if isinstance(operator_id, str) else None
 

@@ -288,7 +288,7 @@ class Row:
         return None if found is None else bool(found)
 
     def time(self, name: str) -> datetime | None:
-        """Return a time; None where it is missing."""
+        """Return a date with its time of day; None where it is missing."""
         import pandas
 
         value: datetime = pandas.Timestamp(self._cells.get(name, pandas.NaT))

@@ -18,9 +18,9 @@ from syno.train.metric import ACCURACY, METRICS, OF_ORIGINAL, score_of
 def nearest_first(ranked: Sequence[Trial], goal: Goal) -> list[Trial]:
     """Return complete trials in the order in which a goal takes them.
 
-    Those that meet it by their one seed come first, by what the goal looks for: the most accurate, the fastest, or those on the
-    front of score and speedup. Then come those that may meet it, in the same order, and the others by how much they miss.
-    Equal ones keep their order.
+    Trials that meet the goal with their one seed come first, sorted by the setting `find` of the goal: by accuracy, by speed,
+    or with the Pareto front of score and speedup first. Then come trials that may meet the goal, sorted in the same way, and
+    last the other trials, by how much they miss it. Equal trials keep their order.
     """
     found = [trial.metrics for trial in ranked]
     lost = [-span.value if (span := lost_in(metrics)) is not None else float("-inf") for metrics in found]
@@ -42,8 +42,9 @@ def verdict_in_search(experiment: Experiment, metrics: Mapping[str, float]) -> V
 def reward_at_goal(experiment: Experiment, trials: Sequence[Trial]) -> float | None:
     """Return the reward of a trial that just meets the goal: with the least speedup and the worst score that it allows.
 
-    Its other metrics are those of the first complete trial. None if the goal leaves one of the two open, there is no reward, or
-    it is code of one's own, which no page runs, or compares with rivals: then it depends on the trial's speed.
+    Its other metrics are those of the first complete trial. None if the goal sets no limit of the score, if there is no reward
+    or no complete trial, if the reward is the user's own code, which pages do not run, or if the reward compares with rivals
+    and so depends on the trial's speed.
     """
     goal = experiment.goal
     if goal is None or goal.lose_at_most is None or experiment.has_own_reward or experiment.needs_front:
@@ -86,7 +87,7 @@ def screened_out(experiment: Experiment, trials: Sequence[Trial]) -> list[tuple[
 
 
 def _verdict(screened: Screened) -> Verdict:
-    """Return the verdict on an operator that was screened out by its speed, or by a cost, whatever both are."""
+    """Return the verdict on an operator that the search screened out by its speed or a cost; it has no accuracy."""
     state: State = "unknown" if screened.missing is None else "misses"
     missing = nan if screened.missing is None else screened.missing
     return Verdict((Part(SPEED, state, screened.speedup, missing=missing),), ACCURACY)

@@ -1,4 +1,4 @@
-"""Trackers and servers: what a tracker answers, or a clear error within seconds; and processes that serve on this machine.
+"""TVM's RPC trackers and servers: queries of a tracker, with an error after seconds, and servers run on this machine.
 
 >>> with local_devices({"cpu0": 2}) as address:  # doctest: +SKIP
 ...     print(servers_of(address))
@@ -42,7 +42,7 @@ SUMMARY = 6  # the question for all servers
 
 @dataclass(frozen=True)
 class Servers:
-    """The number of servers of one key that a tracker knows, and of those in no session."""
+    """The number of servers with one key that a tracker lists, and the number of them without a session."""
 
     total: int
     free: int
@@ -54,8 +54,8 @@ class Reached:
 
     Attributes:
         name: of the device in the settings.
-        tracker, key: the tracker of its servers, and their key there.
-        servers: their number at the last look.
+        tracker, key: the address of the tracker that lists its servers, and their key there.
+        servers: the numbers of its servers at the last query.
     """
 
     name: str
@@ -154,7 +154,7 @@ def status_of(name: str, device: DeviceSettings) -> DeviceStatus:
 
 @contextmanager
 def reached(name: str, device: DeviceSettings) -> Iterator[Reached]:
-    """Yield the device, after a look at its tracker; with `tracker: local`, servers of its own run within the context.
+    """Yield the device, after a query of its tracker; with `tracker: local`, a tracker and servers run within the context.
 
     Raises DeviceError, within seconds, if there is no tracker or no server.
     """
@@ -172,12 +172,12 @@ class Served:
     log: Path
 
     def kill(self) -> None:
-        """End it and its sessions, as when a device is switched off."""
+        """Kill the process and its sessions, as if the device were switched off."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)  # its sessions are in its group
 
     def said(self) -> str:
-        """Return its output."""
+        """Return the output of the process so far."""
         return self.log.read_text(encoding="utf-8", errors="replace").strip()
 
 
@@ -198,9 +198,9 @@ def server(at: Address, key: str, host: str = HOST, port: int = SERVER_PORT) -> 
 
 @contextmanager
 def local_devices(keys: Mapping[str, int], host: str = HOST, port: int = TRACKER_PORT) -> Iterator[Address]:
-    """Run a tracker, and so many servers of each key, all of which it lists; yield its address.
+    """Run a tracker and servers within the context, the given number for each key; yield the address once it lists all.
 
-    Raises DeviceError if one does not start, with that one's output.
+    Raises DeviceError, with the output of the process, if one does not start.
     """
     with ExitStack() as stack:
         address = stack.enter_context(tracker(host, port))
@@ -210,7 +210,7 @@ def local_devices(keys: Mapping[str, int], host: str = HOST, port: int = TRACKER
 
 
 def await_servers(at: Address, started: Sequence[Served], keys: Mapping[str, int]) -> None:
-    """Wait until a tracker has these servers free. Raises DeviceError if one ends instead, or it takes too long."""
+    """Wait until a tracker lists these servers as free. Raises DeviceError if a server ends, or after `START_SECONDS`."""
     end = time.monotonic() + START_SECONDS
     while True:
         found = servers_of(at)
@@ -225,7 +225,7 @@ def await_servers(at: Address, started: Sequence[Served], keys: Mapping[str, int
 
 @contextmanager
 def _served(arguments: list[str]) -> Iterator[Served]:
-    """Run `serving.py` within the context; it also ends when this process does, however that ends."""
+    """Run `serving.py` in a process within the context; it also ends if this process is killed."""
     with tempfile.TemporaryDirectory(prefix="syno-serving-", ignore_cleanup_errors=True) as folder:
         log = Path(folder) / "log"
         imports = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)  # so that the other process finds TVM

@@ -32,12 +32,12 @@ class PooledBlock(nn.Module):  # type: ignore[misc]
 
 
 class SmallResNet(nn.Module):  # type: ignore[misc]
-    """A convolution as the stem, and blocks. [N, channels, H, H] -> [N, classes].
+    """A small residual network: a convolution, residual blocks and a linear head. [N, channels, H, H] -> [N, classes].
 
     Args:
-        stem: the first convolution.
-        blocks: the blocks; the first takes what the stem makes.
-        head: takes the means of the last block's features.
+        stem: the first convolution; batch normalization and a ReLU follow it.
+        blocks: the blocks in their order; the first has as many input channels as the stem has output channels.
+        head: the classifier of the last block's features, averaged over positions.
     """
 
     def __init__(self, stem: nn.Conv2d, blocks: list[PooledBlock], head: nn.Linear) -> None:

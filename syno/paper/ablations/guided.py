@@ -63,11 +63,11 @@ class Run:
         return 1 - self.dead_ends / self.walks if self.walks else None
 
     def after_trials(self, trials: int) -> int | None:
-        """Return the number of operators of the first `trials` trials; None if there were fewer trials."""
+        """Return the number of operators found within the first `trials` trials; None if there were fewer trials."""
         return bisect_right(self.trials, trials) if trials <= self.walks or self.is_exhausted else None
 
     def after_seconds(self, seconds: float) -> int | None:
-        """Return the number of operators of the first CPU-seconds; None if the run was shorter."""
+        """Return the number of operators found within the first `seconds` CPU-seconds; None if the run was shorter."""
         return bisect_right(self.seconds, seconds) if seconds <= self.used or self.is_exhausted else None
 
 

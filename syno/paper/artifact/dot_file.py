@@ -1,8 +1,8 @@
 """The nodes and edges of a `graph.dot` of the published system, checked one by one.
 
-The DOT language has much that the published drawings lack. What they have is read here, in time linear in the length of a file:
-readers of the whole language take a tenth of a second for a drawing, and exponential time for nested brackets. A file with more
-than drawings need is refused.
+This parser reads only the part of the DOT language that the published drawings use, in time linear in the length of a file.
+(Parsers of the whole language take a tenth of a second for a drawing, and exponential time for nested brackets.) It refuses
+files with other syntax, or with more names or nesting than drawings have.
 
 A node is a primitive (`op_...`), a reduction (`reduce_...`), an axis of the output (`out_0`), of the input (`in_0_0`) or
 of a weight (`in_1_0`). An edge is a dim, drawn in the direction of the data and labelled `size (from->to)`: `from` says
@@ -61,7 +61,7 @@ class DotNode:
     Attributes:
         name: Its name in the file.
         label: Its label.
-        above, below: The names of the dims that it must have there, in the order of Table 1.
+        above, below: The names of the dims that it must have above and below it, in the order of Table 1.
         axis: (index,) for an axis of the output; (tensor, index) for one of the input, which is tensor 0, or of a weight.
         size: The size of an axis.
     """
@@ -104,8 +104,8 @@ class DotFile:
 def parse_dot_file(text: str, variables: VariableTable) -> DotFile:
     """Return the nodes and edges of a `graph.dot`; sizes are read with `variables`.
 
-    Raises ParseError that names the node or the edge: one that is no legal one by itself or whose end does not exist,
-    two edges for the same dim of a node.
+    Raises ParseError, which names the node or the edge, for an illegal node or edge, an edge whose end does not exist, or two
+    edges for the same dim of a node.
     """
     declared, drawn = _statements(_tokens(text))
     nodes: dict[str, DotNode] = {}
@@ -193,9 +193,9 @@ def _take_name_of_graph(tokens: deque[_Token]) -> None:
 
 
 def _take(tokens: deque[_Token], *wanted: str) -> str:
-    """Return the next token without its quotes: one of those that are wanted, or a name if none is.
+    """Remove and return the next token without its quotes: one of `wanted`, or any name if `wanted` is empty.
 
-    Raises ParseError, with the line, for another one. The last token, an empty one, is never taken.
+    Raises ParseError, with the line, for any other token. The empty token at the end is never removed.
     """
     token = tokens[0]
     if token.text not in wanted if wanted else token.text in _SIGNS:

@@ -66,7 +66,8 @@ class PublishedEntry:
 def expected_folders(data: Path) -> list[tuple[PurePosixPath, str, str, str]]:
     """Return every expected folder of an operator, with its machine, network and data set.
 
-    A folder that one machine has is expected of the other, too; where there are none, the folder around them is expected.
+    If one machine has an operator's folder, it is expected for the other machine, too; if neither has any, the parent folder
+    is.
     """
     found: list[tuple[PurePosixPath, str, str, str]] = []
     for data_set, (kind, networks) in NETWORK_FOLDERS.items():

@@ -1,4 +1,4 @@
-"""The folders and files of the data that the paper's authors published, and what of them is missing.
+"""The folders and files of the data that the paper's authors published, and the list of missing files.
 
     vision/MACHINE/baseline-latency/TARGET/torchvision/MODEL-N=1-orig       networks as they are
     vision/MACHINE/baseline-latency/TARGET/resnet34layers/LAYER-N=1         layers of ResNet-34
@@ -118,7 +118,7 @@ def missing(data: Path, expected: Iterable[PurePosixPath]) -> list[Problem]:
 
 
 def _top(data: Path, place: PurePosixPath) -> PurePosixPath:
-    """Return the outermost folder around it that is missing, or itself."""
+    """Return the outermost missing folder that contains a missing file, or the file itself if its folder exists."""
     for parent in reversed(place.parents[:-1]):
         if not (data / parent).exists():
             return parent

@@ -45,7 +45,7 @@ FIRST_PUBLISHED = ("paper", "artifact", "measured")  # origins of the bars of on
 
 
 def panels(figure: Figure, count: int, *, share: bool = True) -> list[Axes]:
-    """Return so many axes, `ACROSS` in a line, that share the vertical axis."""
+    """Add `count` axes (panels) to a figure, `ACROSS` in a row, with `share` on a common vertical scale; return them."""
     across = min(count, ACROSS)
     grid = figure.subplots(ceil(count / across), across, squeeze=False, sharey=share)
     for axes in grid.flat[count:]:
@@ -54,7 +54,7 @@ def panels(figure: Figure, count: int, *, share: bool = True) -> list[Axes]:
 
 
 def size(count: int, height: float, extra: float = 1.2) -> tuple[float, float]:
-    """Return the size of a figure with so many panels, in inches."""
+    """Return the width and height in inches of a figure with `count` panels, whose height is `height` each."""
     return max(LEAST_WIDTH, WIDTH * min(count, ACROSS)), extra + height * ceil(count / ACROSS)
 
 
@@ -63,9 +63,10 @@ def end_to_end_figure(
 ) -> Figure:
     """Draw speedups of networks, and their geometric means: a group of bars for each network.
 
-    As in the paper, 1 is the original network with TVM. Each other compiler has a pale bar for its original network, and each
-    compiler one with the operator. With `by_compiler`, they are speedups over the same compiler's original network, in a bar
-    for each compiler. What was measured here on a device of the paper is in the paper's panel, to the right of the published.
+    As in the paper, speedups are relative to the original network with TVM. Each compiler has a bar for the network with the
+    operator, and compilers other than TVM a pale bar for their original network. With `by_compiler`, speedups are relative to
+    the same compiler's original network, with one bar for each compiler. Latencies measured here on a device of the paper are
+    in the paper's panel, to the right of the published ones.
     """
     if best.empty:
         return nothing(title, "No network's latency is known with an operator that is accurate enough.", notes)
@@ -128,13 +129,13 @@ def end_to_end_figure(
 
 
 def _references(local: pandas.DataFrame) -> dict[tuple[str, str], str]:
-    """Return the compiler whose original network is 1, by the compiler and the origin of the latencies."""
+    """Return, for each (compiler, origin of latencies), the compiler whose original network its speedups are relative to."""
     known = local.dropna(subset=["reference"])
     return dict(zip(zip(known["compiler"], known["latency_origin"], strict=True), known["reference"], strict=True))
 
 
 def _one(references: Mapping[tuple[str, str], str]) -> str | None:
-    """Return the compiler whose original network is 1 in a panel, by `_references`; None if each compiler's own is."""
+    """Return the compiler whose original network all speedups of a panel are relative to; None if references differ."""
     shared = [reference for (compiler, _), reference in references.items() if reference == TVM or reference != compiler]
     return next(iter([*shared, *(references.values() if len(set(references.values())) == 1 else ())]), None)
 
@@ -149,16 +150,17 @@ def _over(quantity: str, references: Sequence[str | None]) -> str:
 
 
 def _unlike_tvm(reference: str | None, by_compiler: bool) -> str:
-    """Return the end of the title of a panel in which 1 is not the original network with TVM, though the figure is of such."""
+    """Return the end of a panel's title, which names the reference of its speedups if that is not the original with TVM."""
     if by_compiler or reference == TVM:
         return ""
     return "; 1: the same compiler's original" if reference is None else f"; 1: the original with {compiler_title(reference)}"
 
 
 def _bars(table: pandas.DataFrame, reference: str | None, is_original: bool) -> pandas.DataFrame:
-    """Return a table with the columns `bar`, the heights of bars, and `beside`, their differences from the published.
+    """Return a table with the columns `bar`, the heights of bars, and `beside`, their differences from published speedups.
 
-    The original network's speedup over that with the compiler `reference` is the operator's, without its own share.
+    An original network's speedup over the original with the compiler `reference` is the speedup with the operator over this
+    reference (`relative`), divided by the operator's speedup with its own compiler (`speedup`).
     """
     if reference is None:
         return table.assign(bar=table["speedup"], beside=table["difference"])
@@ -172,8 +174,8 @@ def layerwise_figure(
 ) -> Figure:
     """Draw speedups of layers on a logarithmic axis: in the group of each layer, bars for NAS-PTE and for ours.
 
-    As in the paper, 1 is the convolution with TVM, and all three sequences of NAS-PTE have a bar. With `by_compiler`, 1 is the
-    convolution with the same compiler, and only the best sequence has one.
+    As in the paper, speedups are relative to the convolution with TVM, and all three sequences of NAS-PTE have a bar. With
+    `by_compiler`, they are relative to the convolution with the same compiler, and only the best sequence has a bar.
     """
     bars = _series(table, by_compiler)
     if bars.empty:
@@ -248,8 +250,8 @@ def beside_published(difference: float) -> str:
 def _series(table: pandas.DataFrame, by_compiler: bool) -> pandas.DataFrame:
     """Return the rows that get a bar, with the name of their series, and the bar's height in the column `bar`.
 
-    They are those of NAS-PTE, the best of the other baselines, the paper's operators, and the best of all other operators; the
-    convolution, too, where 1 is that with another compiler.
+    Bars are drawn for NAS-PTE, the best of the other baselines, the paper's operators, and the best of all other operators;
+    also for the convolution, if speedups are relative to the convolution with another compiler.
     """
     has_one = table["reference"].notna() & (not by_compiler)
     table = table.assign(bar=table["relative"].where(has_one, table["speedup"])).dropna(subset=["bar"])
@@ -302,10 +304,10 @@ def group(
     beside: Sequence[float] = (),
     pale: bool = False,
 ) -> None:
-    """Draw bars of one look, one in each group, from `base`. `told` is what each bar says.
+    """Draw bars with one colour and hatch, one in each group, from `base`. `told` has the text that identifies each bar.
 
-    `marks` stand behind the values, and after them `beside`, the differences from published values, in percent. Pale bars are
-    those of original networks.
+    The value above a bar is followed by its entry of `marks`, and by its entry of `beside`, the difference from the published
+    value in percent. Bars of original networks are pale.
     """
     colour, hatch = LOOKS[look % len(LOOKS)]
     found = [middles(number, place, count) for number in range(len(values))]

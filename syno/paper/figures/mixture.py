@@ -1,4 +1,4 @@
-"""The rows that the paper's figures are drawn from: measurements of one origin or several, of which like is compared with like.
+"""The rows that the paper's figures are drawn from: each measurement with the original network's under the same conditions.
 
 A latency is compared with the original network's of the same origin, device, compiler, batch and threads; an accuracy with the
 original network's of the same data set, and of the same origin where there is one. Devices and compilers have the names that
@@ -130,7 +130,7 @@ def _latencies(rows: pandas.DataFrame, layers: bool) -> pandas.DataFrame:
 
 
 def _with_places(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Add the name in print of where each latency was measured."""
+    """Add the column `place`: the printed name of the device and conditions of each latency."""
     several = {
         column: table.groupby("device", dropna=False)[column].transform(lambda values: values.nunique()) > 1
         for column in ("threads", "latency_origin")
@@ -147,7 +147,7 @@ def _with_places(table: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def same_place(table: pandas.DataFrame) -> list[str]:
-    """Return the places without the origins of their latencies: that of own and published ones on a device is the same."""
+    """Return the places without the origin of latencies, so that own and published latencies on a device share a place."""
     columns = (table["place"], table["latency_origin"])
     return [place.removesuffix(f", {origin}") for place, origin in zip(*columns, strict=True)]
 
@@ -155,9 +155,9 @@ def same_place(table: pandas.DataFrame) -> list[str]:
 def _over_one_compiler(table: pandas.DataFrame) -> pandas.DataFrame:
     """Add the speedups over one compiler's original network, as the paper draws them.
 
-    Columns: reference (the compiler whose original network is 1, missing if there is none), relative (the speedup over that
-    network), relative_difference (from the published one over the same reference, in percent). What was published and what was
-    measured here have their references for themselves, so that neither changes beside the other.
+    Columns: reference (the compiler of the original network that is the reference; missing if there is none), relative (the
+    speedup over this reference), relative_difference (from the published speedup over the same reference, in percent).
+    Published and own latencies are each compared with the reference of their own origin.
     """
     table = table.assign(panel=same_place(table))
     originals, chosen = table[table["operator"] == ORIGINAL], {}
@@ -204,7 +204,7 @@ def accuracies(rows: pandas.DataFrame, role: str) -> pandas.DataFrame:
 
 
 def scored(rows: pandas.DataFrame, role: str, *, borrow: bool = False) -> pandas.DataFrame:
-    """Return one accuracy of each network and operator, that measured here first, beside the original network's.
+    """Return one accuracy of each network and operator, preferably measured here, with the original network's accuracy.
 
     Args:
         rows: The table of measurements.

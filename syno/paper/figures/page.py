@@ -69,7 +69,7 @@ class Shown:
 
     @property
     def link(self) -> str:
-        """Its title in the navigation: what tells it from the other figures."""
+        """The short title of the figure in the page's navigation."""
         number, _, rest = self.title.partition(":")
         return f"{number}, by compiler" if rest.endswith(", by compiler") else number
 
@@ -218,7 +218,7 @@ def published_results(rows: pandas.DataFrame, operators: Mapping[str, PGraph]) -
 
 
 def _homes(rows: pandas.DataFrame, operators: Mapping[str, PGraph]) -> dict[str, str]:
-    """Return the network of each operator."""
+    """Return, for each operator's name, the network in which it was measured."""
     known = rows[rows["operator"].isin(list(operators)) & rows["model"].notna()]
     is_score = known["metric"] == "accuracy"
     parts = (known[is_score & (known["data_role"] == PROXY)], known[is_score], known)

@@ -152,7 +152,7 @@ class Searches:
 
     @cached_property
     def seconds_to_success(self) -> NDArray[numpy.float64]:
-        """CPU-seconds of training until success, likewise. Shape [runs]."""
+        """CPU-seconds of training until success, infinite where a search found none. Shape [runs]."""
         firsts = [self.first_success(run) for run in self.runs]
         return numpy.array(
             [math.inf if first is None else run.finished[first] for run, first in zip(self.runs, firsts, strict=True)]

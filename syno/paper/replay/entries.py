@@ -91,7 +91,7 @@ class TableEntry(TrainedRow):
         id, fingerprint, text: of the operator.
         natural: whether random walks drew it; else it was drawn by walks and kept because it meets the requirement.
         meets: whether it meets the requirement: applied twice, it reads the 3x3 positions around its own, and all channels.
-        once, twice: what it reads, applied once and twice.
+        once, twice: its receptive field if it is applied once, and if it is applied twice in sequence.
         latency: by compiler; empty where it was not measured.
         proxies: zero-cost proxies by name; empty where they were not computed.
     """

@@ -126,10 +126,10 @@ class TableTree:
 
     @cached_property
     def _flows(self) -> dict[str, list[tuple[int, int]]]:
-        """For each fingerprint, the steps on paths to the operator, with the part of it that each leads to.
+        """For each operator's fingerprint, the steps on all paths to it, each with its share of the operator's probability.
 
-        An operator is divided equally among the steps to it, the part of each equally among the steps before, and so on.
-        Parts are whole numbers, so that sums do not depend on their order.
+        An operator's probability is divided equally among the steps that end in it, the share of each of these equally among
+        the steps before it, and so on. Shares are integers, so that sums do not depend on their order.
         """
         flows: dict[str, list[tuple[int, Fraction]]] = {}
         for entry in self.operators.values():
@@ -146,7 +146,7 @@ class TableTree:
 
     @cached_property
     def _depth(self) -> dict[int, int]:
-        """The longest way to each node, in steps: a step leads to a larger depth."""
+        """The length in steps of the longest path from the root to each node."""
         found = {ROOT: 0}
 
         def depth(node: int) -> int:

@@ -183,7 +183,8 @@ def draw_into(
         folder: the folder of operators.
         count: the number of operators to reach, including those that the folder holds already.
         seed: the seed of the random walks.
-        by_kind: whether the kind of a step is drawn first, then one of the kind; else one of all.
+        by_kind: whether each step of a walk is drawn in two stages: its kind, then a step of this kind. If not, it is drawn
+            from all steps with equal chances.
         seconds: the most seconds; None for any number.
         display: shows the progress.
 

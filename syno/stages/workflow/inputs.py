@@ -98,7 +98,7 @@ class JobFiles:
         return [*found, *(self.of(folder, "choose") if is_mixture else [])]
 
     def elsewhere(self, folder: str, stage: str) -> list[str]:
-        """Return what a stage reads of other experiments; in folders that no experiment of the workflow makes, the tables."""
+        """Return the files of other experiments that a stage reads; the tables of experiments outside of the workflow."""
         found = []
         for other in map(str, self._experiments[folder].sources):
             found += self.of(other, *STAGES[stage].elsewhere) if other in self._experiments else [f"{other}/{MEASURED}"]
