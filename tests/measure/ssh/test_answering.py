@@ -217,3 +217,10 @@ class TestWhatCannotBeDone:
 
         monkeypatch.setattr(program, "tune", lacks)
         assert self.fault(capsys, monkeypatch, compiler="tvm") == "TVM is not installed: pip install 'syno-operators[tvm]'"
+
+
+def test_a_runtime_that_is_not_installed_there_is_a_record(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syno.measure.compilers.find_spec", lambda package: None)
+    given = request(compiler="openvino-int8", options={"float_layers": ["stem"]})
+    found = asked(given.model_dump_json(), capsys, monkeypatch)["findings"]
+    assert found["status"] == "failed" and 'pip install "syno-operators[openvino]"' in found["reason"]
