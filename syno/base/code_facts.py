@@ -32,7 +32,7 @@ def closure_names(code: types.CodeType, names: Iterable[str]) -> list[str]:
 
 
 def nested_codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """Yield a code object, and those of all functions and classes nested in it."""
+    """Yield a code object, and the code objects of all functions and classes nested in it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -40,7 +40,7 @@ def nested_codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def filled_variables(code: types.CodeType) -> Iterator[str]:
-    """Yield the outer variables that code assigns, or whose elements it adds or changes, such as a list that counts calls."""
+    """Yield the names of outer variables that code assigns or whose elements it changes, such as a list that counts calls."""
     instructions = [each for each in dis.get_instructions(code) if each.opname not in SILENT]
     for place, instruction in enumerate(instructions):
         after = instructions[place + 1 : place + 3]
@@ -74,7 +74,7 @@ def imported_modules(code: types.CodeType, package: str) -> Iterator[types.Modul
 
 
 def package_of(thing: Any) -> tuple[str, str] | None:
-    """Return (package, version) of a function or class; None if it is the user's own."""
+    """Return (package, version) of a function or class; None if it is the user's own code."""
     code, module = getattr(thing, "__code__", None), str(getattr(thing, "__module__", "") or "")
     file = "" if code is None else code.co_filename
     if file and (not file.startswith("<") or file.startswith(TYPED)):
@@ -86,7 +86,7 @@ def package_of(thing: Any) -> tuple[str, str] | None:
 
 
 def package_of_module(module: types.ModuleType) -> tuple[str, str] | None:
-    """Return (package, version) of a module; None if it is the user's own."""
+    """Return (package, version) of a module; None if it is the user's own code."""
     file = getattr(module, "__file__", None)
     if file is None:
         paths = list(getattr(module, "__path__", ()))  # a namespace package
@@ -124,7 +124,10 @@ def modification_time(file: str) -> float:
 
 @functools.lru_cache(maxsize=256)
 def module_statements(file: str, changed: float) -> tuple[str, tuple[tuple[str, int], ...]]:
-    """Return the statements at the top of a file that do more than define names, as text, and its imports as (name, level)."""
+    """Return the statements at the top of a file that do more than define names, as text, and its imports as (name, level).
+
+    `changed` is the file's modification time, a key of the cache.
+    """
     try:
         tree = ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError, ValueError):

@@ -11,10 +11,10 @@ SELDOM = (50_000, 20, 50)  # Python's own are (700, 10, 10)
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """Collect garbage less often while the context lasts.
+    """Collect garbage less often within the context.
 
-    A search makes millions of small objects and keeps many of them, which every collection visits again: a tenth of its time.
-    Where the thresholds are higher already, or collection is off, nothing changes.
+    A search makes millions of small objects and keeps many of them. Every collection visits these again, which takes a tenth of
+    the search's time. Where the thresholds are higher already, or collection is off, nothing changes.
     """
     before = gc.get_threshold()
     if 0 < before[0] < SELDOM[0]:

@@ -1,6 +1,6 @@
 """Locks of processor cores, so that a latency is never measured while this machine trains on the same cores.
 
-A training computes on its cores together with others; a measurement of latency has its cores alone:
+A training shares its cores with other trainings; a measurement of latency holds its cores exclusively:
 
 >>> with computing():  # around each epoch of a training
 ...     waited = make_way()  # in each step
@@ -10,8 +10,8 @@ A training computes on its cores together with others; a measurement of latency 
 A process that waits for long says so in a line (`waiting_line`), which names the processes that hold the cores.
 
 There is one lock file for each core, and the cores of a process are those that the system lets it run on. The locks are flocks:
-the system releases those of a process that ends, however it ends. A measurement that waits keeps later trainings waiting, and
-those that run make way for it at their next step.
+the system releases those of a process that ends, however it ends. While a measurement waits, later trainings wait behind it,
+and running ones make way for it at their next step.
 """
 
 # `filelock` locks other files of Syno. It cannot do this: trainings share a lock, which a measurement waits for; a file of
@@ -47,10 +47,9 @@ _looked = 0.0  # when this process looked whether a measurement waits
 
 @contextmanager
 def computing(device: str = "cpu") -> Iterator[float]:
-    """Hold the cores of this process in the block together with others; wait while a measurement has one of them.
+    """Hold this process's cores for the block, shared with other trainings; wait first while a measurement holds one of them.
 
-    Yields the seconds that it waited. A block within another one, or within `alone`, does nothing, nor one on another device
-    than the processor: GPUs have leases.
+    Yields the seconds waited. Nested blocks, blocks within `alone`, and blocks for GPUs (which have leases) do nothing.
     """
     if _way is not None or device != "cpu":
         yield 0.0
@@ -62,10 +61,9 @@ def computing(device: str = "cpu") -> Iterator[float]:
 
 @contextmanager
 def alone(device: str = "cpu") -> Iterator[None]:
-    """Hold the cores of this process in the block alone; wait while others compute on one of them.
+    """Hold this process's cores exclusively for the block; wait first while another process computes on one of them.
 
-    If this process holds them for `computing`, it gives them up before, and takes them again after the block. Does nothing on
-    another device than the processor.
+    Within `computing`, the shared locks are released before, and taken again after the block. Does nothing for GPUs.
     """
     if _way == fcntl.LOCK_EX or device != "cpu":
         yield
@@ -80,9 +78,9 @@ def are_used() -> bool:
 
 
 def make_way() -> float:
-    """Let a measurement that waits for the cores of this process go first. Returns the seconds that it took.
+    """Let a waiting measurement have this process's cores first. Returns the seconds that this took.
 
-    To be called often within `computing`; elsewhere it does nothing.
+    Called in each step of a training, within `computing`; elsewhere it does nothing.
     """
     global _looked
     began = time.perf_counter()
@@ -97,7 +95,7 @@ def make_way() -> float:
 
 
 def _measurement_waits() -> bool:
-    """Return whether a measurement waits until it has a core of this process alone."""
+    """Return whether a measurement waits for exclusive use of one of this process's cores."""
     folder = _folder()
     if folder is None:
         return False
@@ -115,7 +113,7 @@ def _measurement_waits() -> bool:
 
 @contextmanager
 def given_up() -> Iterator[None]:
-    """Give up the cores that this process holds for the block, in which it waits for another one that measures."""
+    """Release this process's cores for the block, in which it waits for a measuring process, and take them again after it."""
     way = _way
     _release()
     try:
@@ -135,10 +133,11 @@ def _cores(way: int) -> Iterator[None]:
 
 
 def _take(way: int) -> None:
-    """Lock the cores, in the order of their numbers, in which every process does.
+    """Lock this process's cores, in the order of their numbers. `way` is LOCK_SH to share them or LOCK_EX to hold them alone.
 
-    Each core has two files. The lock of the first is held only while waiting for the lock of the second: who waits there comes
-    before those who arrive later, also where these could share the second with its holders.
+    All processes use this order, so that there is no deadlock. Each core has two files. The first is locked only while waiting
+    for the second: a waiting process then comes before all that arrive later, also before those that could share the second
+    lock with its holders.
     """
     global _way
     folder = _folder()
@@ -164,7 +163,7 @@ def _take(way: int) -> None:
 
 
 def _lock(descriptor: int, way: int) -> None:
-    """Lock a file; while another process holds it, say from time to time which, and for how long this one waits."""
+    """Lock a file with `way`, LOCK_SH or LOCK_EX. While another process holds it, print from time to time which one."""
     wait = Wait()
     while True:
         try:
@@ -175,7 +174,7 @@ def _lock(descriptor: int, way: int) -> None:
 
 
 class Wait:
-    """A wait for cores, of this process or of a child, with a line on standard error from time to time."""
+    """A wait of this process, or of a child, for cores. It prints a line on standard error from time to time."""
 
     def __init__(self) -> None:
         self._began: float | None = None
@@ -183,11 +182,11 @@ class Wait:
 
     @property
     def seconds(self) -> float:
-        """For how long it has lasted."""
+        """Seconds since the wait began; 0 if there is none."""
         return 0.0 if self._began is None else time.monotonic() - self._began
 
     def look(self, is_waiting: bool = True) -> None:
-        """Print a line on standard error after `SAY_AFTER_SECONDS`, and again whenever it has lasted twice as long."""
+        """Print a line on standard error after a wait of `SAY_AFTER_SECONDS`, and again whenever the wait is twice as long."""
         if not is_waiting:
             self._began = None
             return
@@ -199,7 +198,9 @@ class Wait:
 
 
 def waiting_line(seconds: float) -> str:
-    """Return a line for the user: how long this process or a child has waited, for how many cores, and who holds these."""
+    """Return a line for the user: how long this process or a child has waited, for how many cores, and which processes hold
+    them.
+    """
     folder, own = _folder(), _own_processes()
     files = [] if folder is None else [folder / f"{core}.core" for core in os.sched_getaffinity(0)]
     holders = [pids for file in files if (pids := _holders(file) - own)]
@@ -216,7 +217,7 @@ def _own_processes() -> set[int]:
 
 
 def _holders(file: Path) -> set[int]:
-    """Return the ids of the processes that hold a lock file; of processes in other containers the system tells none."""
+    """Return the ids of the processes that hold a lock file. The system does not report processes in other containers."""
     try:
         facts = file.stat()
         rows = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii", errors="replace").splitlines()]
@@ -248,7 +249,7 @@ def _release() -> None:
 
 
 def _forget() -> None:
-    """Close the descriptors in a process that was forked: the locks are its parent's."""
+    """Close the descriptors of locks in a forked process: the locks are its parent's."""
     global _way
     while _held:
         os.close(_held.pop())
@@ -267,7 +268,7 @@ def _folder() -> Path | None:
 
 
 def _open_or_make(file: Path) -> int:
-    """Return a descriptor of the file, which is made if it does not exist."""
+    """Return a file descriptor of `file`, which is created if it does not exist."""
     try:
         return os.open(file, FLAGS)
     except FileNotFoundError:

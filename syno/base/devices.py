@@ -34,7 +34,7 @@ ASK_PYTORCH = "import torch; print(*(torch.cuda.get_device_properties(i).uuid fo
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU, or one of the parts (MIG instances) into which a GPU is divided.
+    """A GPU, or a MIG instance (a part into which a GPU is divided).
 
     Attributes:
         name: the GPU's name in CUDA_VISIBLE_DEVICES: its UUID, or its number if the driver doesn't tell the UUID.
@@ -76,7 +76,7 @@ def _parts(gpu: Gpu) -> list[Gpu]:
 
 
 def _gpu_of_name(name: str, installed: Sequence[Gpu], whole: Sequence[Gpu]) -> Gpu | None:
-    """Return the GPU that a name in CUDA_VISIBLE_DEVICES means, or None. For a divided GPU, it is the first MIG instance."""
+    """Return the GPU that a name in CUDA_VISIBLE_DEVICES means; for a divided GPU, its first MIG instance. None if unknown."""
     if name.isdecimal():
         return _parts(installed[int(name)])[0] if int(name) < len(installed) else None
     if name.startswith("MIG-GPU-"):  # "UUID of GPU/instance/instance", the form of older drivers, which don't list it
@@ -119,7 +119,7 @@ def _gpus_in_driver_files(folder: Path) -> tuple[Gpu, ...]:
 
 @cache
 def _fastest_first(installed: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    """Sort GPUs of different models as CUDA does, the fastest first. The order is asked of PyTorch in another process."""
+    """Sort GPUs of different models as CUDA does, the fastest first. PyTorch, in another process, tells the order."""
     unset = {name: value for name, value in os.environ.items() if name != VISIBLE}
     try:
         command = [sys.executable, "-c", ASK_PYTORCH]
@@ -145,13 +145,13 @@ DEVICE_PATTERN = r"^(cpu|cuda(:\d+)?)$"
 
 
 def require_device(name: str, setting: str = "the device") -> None:
-    """Check that this machine has a device, before work that takes long. PyTorch is loaded only to count GPUs.
+    """Check that this machine has a device, before long work begins. PyTorch is loaded only to count GPUs.
 
     Args:
         name: the device.
         setting: the setting that names the device, for messages, such as "training.device".
 
-    Raises MissingDeviceError, which is a SpecError: the name is no device's, or this machine lacks the device.
+    Raises MissingDeviceError (a SpecError) if the name is no device's name, or this machine lacks the device.
     """
     if gpu_number(name, setting) is None:
         return

@@ -41,7 +41,7 @@ class ParseError(SynoError, ValueError):
 
 
 class ShapeError(SynoError, ValueError):
-    """A tensor whose shape is not the one the operator takes."""
+    """A tensor whose shape is not the shape that the operator takes."""
 
 
 class LoweringError(SynoError, RuntimeError):
@@ -123,14 +123,14 @@ class UnreachableError(SynoError, LookupError):
 
 
 class UnknownNameError(SynoError, KeyError):
-    """A name that is not in a table."""
+    """A name that is not in a registry or table. The message lists similar or allowed names."""
 
     def __str__(self) -> str:  # KeyError would print the repr of the message
         return visible(without_passwords(str(self.args[0])))
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text that is not empty, shortened; the name of its class if there is none."""
+    """Return the first non-empty line of an error's message, shortened; the name of its class if the message is empty."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
 
 

@@ -26,15 +26,15 @@ _loaded: set[str] = set()
 
 @cache
 def _installed() -> tuple[str, ...]:
-    """Return the module names of all extensions, bundled ones first. Cached: a look at entry points takes 10 ms per folder."""
+    """Return the module names of all extensions, bundled ones first. Cached: reading entry points takes 10 ms per folder."""
     bundled = [module for module in BUNDLED if find_spec(module.rpartition(".")[0]) is not None]
     return tuple(dict.fromkeys([*bundled, *(point.value for point in entry_points(group=GROUP))]))
 
 
 def load_extensions() -> None:
-    """Import the modules of all extensions that are installed, each once.
+    """Import the modules of all installed extensions, each once.
 
-    Raises ImportError if one of them cannot be imported: it is installed, so an experiment may need it.
+    Raises ImportError if an extension cannot be imported: it is installed, so an experiment may need it.
     """
     for module in _installed():
         if module not in _loaded:

@@ -38,8 +38,8 @@ def write_whole(path: Path, content: str | bytes, *, durable: bool = True, mode:
 
     Args:
         path: the file; its folder is made if it does not exist.
-        content: what to write; text is written as UTF-8.
-        durable: as for `replaced`.
+        content: the new content; text is written as UTF-8.
+        durable: whether to flush the file to the disk, as for `replaced`.
         mode: the file's permissions, set before the content is written; None: the system's default.
 
     Raises SpecError if the file cannot be written.
@@ -153,7 +153,7 @@ def _exchange(new: Path, folder: Path) -> None:
 
 
 def _remove_abandoned(place: Path) -> None:
-    """Delete temporary folders that killed processes of this machine left beside `place`."""
+    """Delete temporary folders beside `place` that killed processes of this machine left behind."""
     start = f".{place.name}.{platform.node()}."
     for left in place.parent.glob(f"{glob_escape(start)}*.tmp"):
         process = left.name.removeprefix(start).removesuffix(".tmp")
@@ -196,7 +196,7 @@ def lies_in(path: Path, folder: Path) -> bool:
 
 
 def _make_folder(folder: Path) -> list[Path]:
-    """Create a folder with its parents; return the folders in which an entry was created, which are to be flushed."""
+    """Create a folder with its parents; return the folders that got a new entry, which must be flushed to the disk."""
     absent = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     return [path.parent for path in absent]
@@ -283,7 +283,7 @@ def json_with_checksum(content: Mapping[str, Any], indent: int | None = 1) -> st
 
 
 def read_json(file: Path) -> Any:
-    """Return the content of a JSON file, without its checksum. A file without one, as after an edit, is read too.
+    """Return the content of a JSON file, without its checksum. A file without a checksum, as after an edit, is read too.
 
     Raises:
         OSError: the file does not exist or cannot be read.

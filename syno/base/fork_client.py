@@ -52,7 +52,7 @@ def run_forked(arguments: list[str]) -> int | None:
 
 
 def identity() -> dict[str, Any]:
-    """Return, as JSON, the state of a process that must equal the server's for a child of the server to run its commands."""
+    """Return, as JSON, the process state that must be equal in the server for a child of the server to run the command."""
     import resource
 
     names = sorted(name for name in dir(resource) if name.startswith("RLIMIT_"))

@@ -67,9 +67,7 @@ class Request:
 
 
 def received(connection: socket.socket) -> tuple[Request, Any]:
-    """Receive a request, and the identity of the client. Raises ValueError if it is malformed, OSError if it does not arrive in
-    time.
-    """
+    """Return a request that arrives on the connection, and the client's identity. ValueError if malformed, OSError if late."""
     connection.settimeout(PATIENCE_SECONDS)
     # The client sends its streams only after this line: while it waits in the queue, they must not be held open.
     connection.sendall(b"ready\n")
@@ -91,7 +89,7 @@ def received(connection: socket.socket) -> tuple[Request, Any]:
 
 
 def end_with(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
-    """Send this process the signal `by` as soon as its parent, the process `parent`, has ended."""
+    """Let the system send this process the signal `by` as soon as its parent, the process `parent`, has ended."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, by)
     if os.getppid() != parent:
         os._exit(1)  # the parent ended before the call
@@ -126,9 +124,9 @@ class _Job:
     """A running child.
 
     Attributes:
-        connection: to its client; None once the client has ended.
-        process: its pidfd.
-        measures: whether its command measures times.
+        connection: the socket of its client; None once the client has ended.
+        process: the child's pidfd.
+        measures: whether the child's command measures times.
     """
 
     connection: socket.socket | None
@@ -274,7 +272,7 @@ def _tell(connection: socket.socket, line: str) -> None:
 
 
 def _has_more(connection: socket.socket) -> bool:
-    """Return whether the client has closed the connection or sent more bytes (it got a signal) since its request."""
+    """Return whether the client has closed the connection, or sent more bytes since its request (which mean a signal)."""
     try:
         connection.recv(1, socket.MSG_PEEK)
     except BlockingIOError:
@@ -292,7 +290,7 @@ def can_fork() -> bool:
 
 
 def _times_of_code() -> dict[str, int]:
-    """Return the time of modification of each file of Syno."""
+    """Return the modification time of each file of Syno, by its path."""
     return {
         entry.path: entry.stat().st_mtime_ns
         for folder, _, _ in os.walk(CODE)

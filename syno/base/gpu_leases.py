@@ -265,7 +265,7 @@ class Waiting(Progress):
     """Progress of the wait for a GPU.
 
     Attributes:
-        said: description of the GPUs that are in use.
+        said: the text of the line: which GPUs are in use, and by whom.
     """
 
     said: str = ""

@@ -1,7 +1,7 @@
 """Identity of user code and data: a checksum that changes when a network, loss or data set changes.
 
 A name does not identify code: a file is edited, a closure gets another constant, labels are repaired. `identity_of` walks
-through all dependencies of a result. It returns one checksum for cache keys, and a digest for each named part, so that a
+through all dependencies of a result. The result has one checksum for cache keys, and a digest of each named part, so that a
 message can name the changed parts:
 
 >>> def loss(model, batch, scale=2.0): return scale * model(batch).mean()
@@ -23,8 +23,8 @@ message can name the changed parts:
   that it writes or appends to, iterators, gradients, the mode and the device of a network, and how many processes load data.
 - **Objects that cannot be hashed**, such as an open connection, count by their type, and a warning names it.
 
-What code reads from files while it runs is not seen here: whoever asks for an identity adds what is made of them, such as the
-network with its weights, or rows of the data. Bytecode differs between versions of Python, so one study needs one version.
+What code reads from files while it runs is not seen here: the caller of `identity_of` adds the objects made from such files, as
+the network with its weights, or rows of the data. Bytecode differs between versions of Python, so one study needs one version.
 Nothing depends on addresses, the order of sets or Python's `hash`, so all processes and machines find the same.
 """
 
@@ -136,7 +136,7 @@ OWN_CODE = "own code"  # key among the versions in records
 
 
 def version_of_code(value: object, *made: Identity) -> dict[str, str]:
-    """Return {"own code": checksum} of the user code that paths in a value name and of the objects `made`; {} without any.
+    """Return {"own code": checksum} of the user code in `value` (its paths) and of the identities `made`; {} without user code.
 
     It is added to the versions of packages in records and keys, which stay unchanged for experiments without user code.
     """

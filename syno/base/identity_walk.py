@@ -92,7 +92,7 @@ class Walk:
         self.root = ""  # name of the object that is followed, for parts
 
     def follow(self, things: Mapping[str, Any]) -> None:
-        """Hash objects, each as a part with its name."""
+        """Hash objects, each as a part under its name in `things`."""
         for name, thing in things.items():
             self.root = name
             with self.named(name):
@@ -100,7 +100,7 @@ class Walk:
                 self.value(thing)
 
     def token(self, *words: object) -> None:
-        """Add words to the checksum and to the digest of the current part."""
+        """Add words to the checksum of the whole walk and to the digest of the current part."""
         text = f"{words!r}\n".encode("utf-8", "surrogatepass")
         self.whole.update(text)
         if self.part is not None:
@@ -108,7 +108,7 @@ class Walk:
 
     @contextmanager
     def named(self, name: str, *, is_new: bool = True) -> Iterator[None]:
-        """Hash the objects met in the block as the part of this name; an object met before belongs to no part."""
+        """Hash the objects that are first met in the block as the part `name`; objects met before belong to no new part."""
         before = self.part
         if before is not None:
             before.update(f"part {name}\n".encode())
@@ -133,7 +133,7 @@ class Walk:
         return False
 
     def value(self, thing: Any) -> None:
-        """Hash a value by its type."""
+        """Hash a value according to its type."""
         kind = type(thing)
         if kind is str:
             self.token("str", self.placed(thing))
@@ -232,7 +232,7 @@ class Walk:
             self.instance(thing, kind, name)
 
     def instance(self, thing: Any, kind: type, name: str) -> None:
-        """Hash an object: its class and its content."""
+        """Hash an object of a class: the class and the object's content."""
         self.value(kind)
         if isinstance(thing, functools.partial):
             self.value(thing.func)
@@ -263,7 +263,7 @@ class Walk:
             self.state(thing, kind, name)
 
     def state(self, thing: Any, kind: type, name: str) -> None:
-        """Hash the attributes and the elements of an object, or its pickled form."""
+        """Hash the attributes and elements of an object; its pickled form if C code defines how it is pickled."""
         has_state = False
         elements: Any = next((kind for kind in (dict, list, tuple, set, frozenset) if isinstance(thing, kind)), None)
         if elements is not None:
@@ -280,7 +280,7 @@ class Walk:
             self.pickled(thing, name)
 
     def written(self, text: str, name: str) -> None:
-        """Hash an object by its `repr`."""
+        """Hash an object by its text, the result of `repr`."""
         stable = re.sub(r" at 0x[0-9a-f]+", "", text)
         self.token("written", stable)
         if stable != text:
@@ -485,7 +485,7 @@ class Walk:
             self.value(value)
 
     def globals(self, function: types.FunctionType, names: Iterable[str]) -> None:
-        """Hash the values of the global names that a function reads, and what it imports."""
+        """Hash the values of the global names that a function reads, and the modules that it imports."""
         known, inside = function.__globals__, list(nested_codes(function.__code__))
         words = frozenset(
             chain.from_iterable((*code.co_names, *(c for c in code.co_consts if type(c) is str)) for code in inside)

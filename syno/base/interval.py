@@ -29,10 +29,10 @@ def times_as_fast(
 
     Args:
         speedup: the speedup.
-        unit: behind the number; "x" in tables.
-        form: of the numbers, as for `format`.
-        level: before the ends of the interval, as "95 %: ".
-        doubt: behind them.
+        unit: text behind the number; "x" in tables.
+        form: format specification of the numbers.
+        level: text before the ends of the interval, as "95 %: ".
+        doubt: text behind the ends of the interval.
 
     >>> times_as_fast(Interval(1.73, 1.70, 1.76)), times_as_fast(1.73, "x")
     ('1.73 times as fast (1.70 to 1.76)', '1.73x')

@@ -33,10 +33,10 @@ class Progress:
         running: number of items in progress now, of all workers.
         best: the highest reward so far; None if there is none.
         seconds: time since this worker began.
-        rate: items per second that all workers finished since then.
+        rate: items per second that all workers finished since this worker began.
         notes: further values to display, by name.
         screened: number of items that screening rejected because they cannot meet the goal, by a short reason.
-        fastest: highest speedup measured of a screened item; None if none was measured.
+        fastest: highest speedup that screening measured of any item; None if it measured none.
     """
 
     title: str
@@ -53,7 +53,7 @@ class Progress:
 
     @property
     def valid_rate(self) -> float | None:
-        """The share of finished items that gave a result; None if none is finished."""
+        """Share of finished items that have a result; None before the first item is finished."""
         return self.valid / self.finished if self.finished else None
 
     @property
@@ -93,7 +93,7 @@ class Display(Protocol):
     ) -> None: ...
 
     def show(self, progress: Progress) -> None:
-        """Show the progress. May be called as often as anything changes."""
+        """Display the new progress. May be called as often as anything changes."""
         ...
 
 
@@ -104,7 +104,7 @@ def display(stream: TextIO | None = None) -> Display:
 
 
 class LogDisplay:
-    """A log that gets the first and the last line, and one every `interval` seconds."""
+    """A log: the first and the last line are written at once, others every `interval` seconds."""
 
     def __init__(self, stream: TextIO | None = None, interval: float = LOG_SECONDS) -> None:
         self._stream = stream or sys.stderr
@@ -121,7 +121,7 @@ class LogDisplay:
             self._write(self._last)
 
     def show(self, progress: Progress) -> None:
-        """Write a line if the interval has passed."""
+        """Write a line with the progress if the interval has passed."""
         self._last, self._is_written = progress, False
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + self._interval
@@ -152,7 +152,7 @@ class TerminalDisplay:
         self._bar.stop()
 
     def show(self, progress: Progress) -> None:
-        """Update the bar."""
+        """Draw the bar for the new progress."""
         text = str(progress).removeprefix(f"{progress.title}: ")
         self._bar.update(
             self._task, title=progress.title, text=text, visible=True, completed=progress.finished, total=progress.total

@@ -72,7 +72,7 @@ class Record(BaseModel):
             write_whole(path, json_with_checksum(cleaned(json.loads(self.model_dump_json()))))
 
     def _is_in(self, path: Path) -> bool:
-        """Return whether the file holds a readable record with the same result."""
+        """Return whether the file holds a readable record with the same result as this one."""
         try:
             other = self.read(path)
         except SpecError:
@@ -104,7 +104,7 @@ class Record(BaseModel):
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """Return the versions of Python, of Syno, and of the installed ones among `packages`."""
+    """Return the versions of Python, of Syno, and of those `packages` that are installed, by name."""
     installed = {"python": platform.python_version(), "syno": VERSION}
     for package in packages:
         with suppress(PackageNotFoundError):

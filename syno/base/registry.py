@@ -26,7 +26,7 @@ class Registry(Mapping[str, T], Generic[T]):
     """A registry of entries of one kind, filled by a decorator. A user's own entry is imported by its path.
 
     Args:
-        kind: what an entry is, for messages, such as "policy".
+        kind: noun for an entry in messages, such as "policy".
         accepts: returns whether an imported object can be an entry; by default every object can.
         needed: the requirement that `accepts` checks, for messages, such as "a subclass of Policy".
 
@@ -107,7 +107,7 @@ class Registry(Mapping[str, T], Generic[T]):
 
 
 def plural(kind: str) -> str:
-    """Return the plural of an entry's kind, in which the noun comes before "of", as in "curves of milestones"."""
+    """Return the plural of a noun for entries: in "curve of milestones", the word before "of" is changed."""
     noun, of, rest = kind.partition(" of ")
     if noun.endswith("y") and noun[-2:-1] not in "aeiou":
         noun = f"{noun[:-1]}ie"
@@ -195,7 +195,7 @@ def check_path(path: str, kind: str) -> tuple[str, str]:
 def code_file(path: str, code: Path | None = None) -> Path | None:
     """Return the file from which `imported` would load the module of a path, or its outermost package, without importing it.
 
-    None if there is no such file, as for built-in modules. `code` is a folder that comes before all others.
+    None if there is no such file, as for built-in modules. `code` is a folder that is searched before all others.
     """
     top = path.partition(":")[0].partition(".")[0]
     folders = ([] if code is None else [str(code)]) + [*_CODE_FOLDERS, str(Path.cwd()), *sys.path]

@@ -11,7 +11,7 @@ DIGITS = 8
 
 @cache
 def sources_checksum(*packages: str) -> str:
-    """Return a checksum of all files of Python and C++ in these packages, and in the packages below them.
+    """Return a checksum of all Python and C++ files in these packages and their subpackages.
 
     >>> sources_checksum("syno.lower") == sources_checksum("syno.lower"), len(sources_checksum("syno.lower"))
     (True, 8)

@@ -20,7 +20,7 @@ def markdown(rows: Sequence[Row], *, left: int = 1) -> str:
 
     Args:
         rows: values by the names of their columns; a missing value is a dash.
-        left: how many columns are aligned to the left; the others, of numbers, are aligned to the right.
+        left: number of left-aligned columns; the others hold numbers and are aligned to the right.
     """
     columns = list(dict.fromkeys(name for row in rows for name in row))
     cells = [columns, *([shown(row.get(name)) for name in columns] for row in rows)]

@@ -95,7 +95,7 @@ def _set_environment(variables: Mapping[str, str]) -> None:
 
 
 def _restore_torch(torch: Any, restored: ExitStack) -> None:
-    """Register callbacks that restore torch's settings and random states of now when `restored` is closed."""
+    """Register in `restored` the callbacks that set torch's settings and random states back to their present values."""
     cudnn, mkldnn = torch.backends.cudnn, torch.backends.mkldnn
     # `torch.get_default_device` returns the CPU if no device was set, and only None resets the setting.
     settings: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
@@ -135,7 +135,7 @@ def _restore_if_changed(current: Callable[[], Any], restore: Callable[[Any], Any
 
 
 def _flushes_denormals(torch: Any) -> bool:
-    """Return whether torch rounds denormal numbers to zero (`torch.set_flush_denormal`), for which it has no getter."""
+    """Return whether torch rounds denormal numbers to zero (`torch.set_flush_denormal`), which torch has no getter for."""
     return not bool(torch.full((), 1e-310, dtype=torch.float64, device="cpu") * 1.0)
 
 
@@ -163,7 +163,7 @@ def kind_of(value: object) -> str:
 
 
 def check_arguments(function: Callable[..., Any], description: str, keywords: Mapping[str, Any]) -> None:
-    """Raise UserCodeError if `function` takes no such keyword arguments; `description` names it in the message."""
+    """Raise UserCodeError if `function` does not accept these keyword arguments; `description` names it in the message."""
     if not callable(function):
         raise UserCodeError(f"{description} is no function but {function!r}")
     try:

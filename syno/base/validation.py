@@ -65,7 +65,7 @@ def read_mapping(file: Path, kind: str, model: type[BaseModel]) -> dict[str, Any
 
     Args:
         file: the file.
-        kind: what the file describes, for messages.
+        kind: noun for the file's content in messages, such as "experiment".
         model: the settings class, whose fields messages list.
 
     Raises SpecError if the file holds no mapping, or if a key is not a string.
@@ -138,8 +138,9 @@ def read_yaml(file: Path) -> Any:
 
 
 def named_differences(stored: object, current: object, name: str = "") -> list[str]:
-    """Return the differences between two settings, each as text with the field's name and both values. `name` is the settings'
-    own.
+    """Return the differences of two settings: for each, the field's name with both values.
+
+    `name` is the prefix of the names.
     """
     if stored == current:
         return []

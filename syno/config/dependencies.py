@@ -39,7 +39,7 @@ SCORES_OF_SOURCE = f"{FOLDER}/{SCORES}.parquet"  # in the folder of results of t
 
 
 class After(Section):
-    """Another experiment, whose operator is already in the network. A plain text stands for its `source`."""
+    """Another experiment, whose operator is already in the network. Plain text stands for its `source`."""
 
     source: Path
     """the other experiment, by its name in this file or its folder of results"""
@@ -57,13 +57,13 @@ class After(Section):
 def with_operators(
     after: After | None, workload: WorkloadSettings | None, load: Callable[[Path], WorkloadSettings | None]
 ) -> WorkloadSettings | None:
-    """Return the workload of an experiment, with the operators placed by earlier experiments, once these are known.
+    """Return an experiment's network and data, with the operators that earlier experiments placed in it, once they are known.
 
     They are known as soon as the other experiment has result tables.
 
     Args:
         after: the other experiment; None if there is none.
-        workload: the network in the experiment's settings.
+        workload: the network and data in the experiment's settings.
         load: returns the workload of the experiment in a file.
 
     Raises SpecError if there is no workload, the networks differ, or the other experiment has trained no such operator;
@@ -82,7 +82,7 @@ def with_operators(
 
 
 def check_placed(name: str, after: After | None, workload: WorkloadSettings) -> None:
-    """Raise SpecError if an experiment's network is unknown, because the experiment in `after` has no trained operator yet."""
+    """Raise SpecError if the network is not known yet: the experiment that it comes `after` has trained no operator so far."""
     if after is not None and not workload.placed:
         raise SpecError(
             f'experiment "{name}" goes on from {after.source}, which has no tables with trained operators yet; run that '
@@ -98,7 +98,9 @@ def as_given(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _placed(after: After, source: WorkloadSettings | None, own: WorkloadSettings) -> tuple[PlacedOperator, ...]:
-    """Return the operators in the network: those of the other experiment's network, and the best operator that it found."""
+    """Return the operators already in the network: those in the other experiment's network, and that experiment's best
+    operator.
+    """
     if source is None:
         raise SpecError(f"after: {after.source} has no workload, so it has found no operator for this network")
     for name in OF_NETWORK:

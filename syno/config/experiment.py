@@ -191,7 +191,7 @@ class Experiment(AnyExperiment):
         return options
 
     def use_code(self) -> Self:
-        """Import the code that the experiment names, and validate the settings for it. Returns the experiment."""
+        """Import the user code that the experiment names, validate the settings for it, and return the experiment."""
         super().use_code()
         if not any(own_paths(self.model_dump(mode="json"))):
             return self
@@ -207,12 +207,12 @@ class Experiment(AnyExperiment):
 
     @property
     def goes_first(self) -> tuple[Path, ...]:
-        """Folders of results that this experiment waits for: that of the experiment in `after`; () without one."""
+        """Folders of results that this experiment waits for: that of its `after` experiment; () without one."""
         return () if self.after is None else (self.after.source,)
 
     @property
     def sources(self) -> tuple[Path, ...]:
-        """Folders of results from which operators are taken: that of `select: source`; () without one."""
+        """Folders of results from which operators are taken: the folder of `select: source`; () without a source."""
         return () if self.select.source is None else (self.select.source,)
 
     @property
@@ -227,7 +227,7 @@ class Experiment(AnyExperiment):
 
     @property
     def _origin(self) -> str | None:
-        """The source of an experiment's operators, in words, if it has no search; else None."""
+        """The source of the operators of an experiment that does not search, in words; None if it searches."""
         if self.select.operators:
             return "takes named operators (select: operators)"
         if self.select.source is not None:
@@ -236,7 +236,7 @@ class Experiment(AnyExperiment):
 
     @property
     def compares_latencies(self) -> bool:
-        """Whether operators are selected by latency, so that the shortlist is measured before the selection."""
+        """Whether operators are selected by latency, so that a shortlist of them is measured before the selection."""
         by, tune = self.select.by, self.tune
         is_measured = self.workload is not None and tune.layers != "only" and bool(tune.pairs)
         return by == "latency" or (by == "front" and is_measured)
@@ -253,7 +253,7 @@ class Experiment(AnyExperiment):
 
     @property
     def storage(self) -> str:
-        """The storage of the trials, as a URL. Raises SpecError if the experiment has no search."""
+        """Storage of the trials, as a URL. Raises SpecError if the experiment has no search."""
         if (origin := self._origin) is not None:
             raise SpecError(f'experiment "{self.name}" {origin}, so it has no search and no trials; begin with `syno select`')
         if self.study.storage == JOURNAL:
@@ -269,7 +269,7 @@ class Experiment(AnyExperiment):
 
     @property
     def evaluation(self) -> str:
-        """The name of the evaluation of operators."""
+        """Name of the evaluation of operators: `cost`, `training`, or the path of a user's own."""
         return self.evaluate or ("cost" if self.workload is None else "training")
 
     @property
@@ -297,7 +297,7 @@ class Experiment(AnyExperiment):
 
     @property
     def begins_with_rivals(self) -> bool:
-        """Whether the rivals are trained before the search, which starts with their results."""
+        """Whether the rivals are trained before the search, which starts from their results."""
         return self.needs_front or self.warm_start == "known"
 
     @property
@@ -309,7 +309,7 @@ class Experiment(AnyExperiment):
 
     @property
     def number_formats(self) -> dict[str, Literal["rivals", "all"]]:
-        """Number formats of lower precision in which networks are tested as well; see `RivalSettings.number_formats`."""
+        """Number formats of lower precision in which networks are also tested; see `RivalSettings.number_formats`."""
         if self.rivals == "none" or self.goal is None or not self.rival_names:
             return {}
         return self.rivals.number_formats(self.goal.device)
@@ -323,7 +323,7 @@ class Experiment(AnyExperiment):
         return {choice.key: choice for choice in choices if choice.key in self.rival_names}
 
     def parts(self) -> Mapping[str, dict[str, Any]]:
-        """Return the settings that each stage depends on, as JSON, by the name of the part."""
+        """Return the settings on which each stage depends, as JSON, by the stage's part name."""
         return parts(self.model_dump(mode="json", include=set(Experiment.model_fields)))
 
     @property
@@ -333,7 +333,7 @@ class Experiment(AnyExperiment):
 
     @property
     def policy_settings(self) -> PolicySettings:
-        """The settings of the policy. Imports a user's own. Raises SpecError for unknown names and settings."""
+        """The validated settings of the policy. Imports a user's own policy. SpecError for unknown names and settings."""
         return policy_settings(self.policy)
 
     @property
@@ -342,7 +342,7 @@ class Experiment(AnyExperiment):
         return is_path(str(self.reward.get("name", "")))
 
     def make_reward(self) -> Reward:
-        """Return the reward. Imports a user's own. Raises SpecError for unknown names and settings."""
+        """Return the reward. Imports a user's own reward. SpecError for unknown names and settings."""
         try:
             return from_settings(self.reward)
         except ValidationError as error:
@@ -350,7 +350,7 @@ class Experiment(AnyExperiment):
 
     @cached_property
     def network(self) -> Workload:
-        """The network with its data, built once. Imports a user's own. Raises SpecError if the experiment has none."""
+        """The network with its data, built once. Imports a user's own network. SpecError if the experiment has no workload."""
         if self.workload is None:
             raise SpecError(
                 f'experiment "{self.name}" has no workload: give the network and the data set, as in '

@@ -95,15 +95,15 @@ def load_experiments(source: Path | Mapping[str, Any], name: str = "", file: Pat
 
 
 def load_experiment(place: str | Path) -> Experiment:
-    """Return the experiment of a file (FILE, or FILE:NAME for one of several) or of a folder of results.
+    """Return the experiment of a file (FILE, or FILE:NAME in a file with several) or of a folder of results.
 
-    Raises SpecError, which lists the experiments of the file, if there is no such experiment, or one without operators.
+    Raises SpecError, which lists the experiments of the file, if there is no such experiment, or it has no operators.
     """
     return Experiment.checked(load_any(place))
 
 
 def load_any(place: str | Path) -> AnyExperiment:
-    """Return the experiment, of any kind, of a file (FILE, or FILE:NAME for one of several) or of a folder of results.
+    """Return the experiment, of any kind, of a file (FILE, or FILE:NAME in a file with several) or of a folder of results.
 
     Raises SpecError, which lists the experiments of the file, if there is no such experiment.
     """
@@ -139,7 +139,7 @@ def parted(place: str | Path) -> tuple[Path, str | None]:
 
 
 def in_place(experiment: SomeExperiment, folder: Path) -> SomeExperiment:
-    """Return the experiment with `folder` as its folder of results, which may have been moved since."""
+    """Return the experiment with `folder` as its folder of results, which may have been moved since the file was written."""
     if experiment.folder.resolve() == folder.resolve():
         return experiment
     here, absolute = Path.cwd(), Path.cwd() / folder

@@ -30,7 +30,7 @@ class Section(Settings):
 
 
 class OperatorChoice(Section):
-    """An operator. A plain text stands for its name."""
+    """An operator. Plain text stands for its name."""
 
     operator: str
     """a known operator's name, a text file, or the folder of a published operator; for baselines and rivals also separable,
@@ -70,7 +70,7 @@ class OperatorChoice(Section):
 
     @property
     def key(self) -> str:
-        """The name in paths and tables."""
+        """The operator's name in paths and tables."""
         return name_of_operator(self.operator)
 
 
@@ -92,7 +92,7 @@ class Original(Section):
         return self
 
     def cost(self, spec: OperatorSpec) -> Cost:
-        """Return the cost of the original: the two numbers, or the cost that its operator has in the layers of the spec."""
+        """Return the cost of the original: the two numbers, or the cost of its operator in the layers of the spec."""
         if self.operator is not None:
             return cost(self.operator.find(), spec)
         assert self.flops is not None and self.parameters is not None

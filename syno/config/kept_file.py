@@ -13,7 +13,7 @@ HEAD = "# What the results beside this file are of.\n"  # the first line of that
 
 
 def is_kept(file: Path) -> bool:
-    """Return whether a file was written beside results, and is no user's config."""
+    """Return whether a settings file was written by Syno beside results, not by a user."""
     if file.name != KEPT or not file.is_file():
         return False
     with file.open("rb") as opened:

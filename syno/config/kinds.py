@@ -106,7 +106,7 @@ class AnyExperiment(Section):
 
         Args:
             name: the experiment's name.
-            fields: its options as given.
+            fields: its options as the file has them.
             folders: the folder of results of every experiment in the file, by name.
             kinds: the kind of every experiment in the file, by name.
 
@@ -149,7 +149,7 @@ class AnyExperiment(Section):
 
     @property
     def folder(self) -> Path:
-        """The folder of the results."""
+        """Folder of the results."""
         return self.output or RESULTS / self.name
 
     @property
@@ -186,7 +186,7 @@ class AnyExperiment(Section):
         return json.dumps({**settings, **version_of_code(settings)} if code else settings, sort_keys=True)
 
     def parts(self) -> Mapping[str, dict[str, Any]]:
-        """Return the settings that each stage depends on, as JSON, by the name of the part."""
+        """Return the settings on which each stage depends, as JSON, by the stage's part name."""
         return {}
 
 

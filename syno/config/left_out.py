@@ -24,9 +24,9 @@ class DevicesRecord(Record):
     """The decision about the optional devices of an experiment (`tune: devices`).
 
     Attributes:
-        there: the names of those that were there.
-        left_out: why others are left out, by their names.
-        date: when it was made.
+        there: names of the optional devices that were there.
+        left_out: reasons why the others are left out, by the devices' names.
+        date: time of the decision.
     """
 
     kind_of_record = "record of devices"
@@ -38,7 +38,7 @@ class DevicesRecord(Record):
 
 
 def devices_file(experiment: AnyExperiment) -> Path:
-    """Return the file with the decision."""
+    """Return the path of the file with the decision about optional devices."""
     return experiment.folder / FILE
 
 
@@ -54,7 +54,7 @@ def decided(experiment: AnyExperiment) -> AnyExperiment:
 
 
 def undecided(experiment: AnyExperiment) -> tuple[str, ...]:
-    """Return the names of the optional devices of which nothing was decided yet."""
+    """Return the names of the optional devices about which nothing is decided yet."""
     if not isinstance(experiment, Experiment):
         return ()
     optional, file = experiment.tune.optional_devices, devices_file(experiment)
@@ -65,7 +65,7 @@ def undecided(experiment: AnyExperiment) -> tuple[str, ...]:
 
 
 def leaving_out(experiment: Experiment, reasons: Mapping[str, str]) -> Experiment:
-    """Return the experiment without measurements on these devices, with the reasons.
+    """Return the experiment without measurements on the devices in `reasons`, which maps their names to reasons.
 
     Raises SpecError if it selects by latency, and no device would be left.
     """
@@ -77,7 +77,7 @@ def leaving_out(experiment: Experiment, reasons: Mapping[str, str]) -> Experimen
 
 
 def record_devices(experiment: AnyExperiment) -> None:
-    """Write what the experiment leaves out, and which of its optional devices are there; nothing if it has none."""
+    """Write the decision: which optional devices are there, and which are left out. Nothing if the experiment has none."""
     if isinstance(experiment, Experiment) and undecided(experiment):
         left_out = experiment.tune.left_out
         there = tuple(name for name in experiment.tune.optional_devices if name not in left_out)

@@ -38,7 +38,7 @@ PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false
 def options_table(model: type[BaseModel], beside: type[BaseModel] | None = None) -> str:
     """Return a Markdown table with a row for each option: name (`group: option`), type and bounds, default, meaning.
 
-    Options that the model `beside` has, too, are omitted.
+    Options that the model `beside` has as well are omitted.
     """
     known = {} if beside is None else beside.model_fields
     return markdown(list(_rows({name: field for name, field in model.model_fields.items() if name not in known}, "")), left=4)
@@ -66,7 +66,7 @@ def _rows(fields: Mapping[str, FieldInfo], prefix: str) -> Iterator[dict[str, ob
 
 
 def _kind(annotation: Any) -> str:
-    """Return a type in words."""
+    """Return the type of an option in words, as in the table."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if annotation in PLAIN:
         return PLAIN[annotation]

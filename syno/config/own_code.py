@@ -22,7 +22,7 @@ def with_code(content: Mapping[str, Any], file: Path) -> dict[str, Any]:
 
 
 def _modules(value: object) -> set[str]:
-    """Return the top-level modules of all paths in a value."""
+    """Return the names of the top-level modules in all paths `package.module:name` in a value."""
     return {path.partition(":")[0].partition(".")[0] for path in own_paths(value)}
 
 

@@ -58,7 +58,7 @@ def find_spec(place: str, kind: str = "spec file") -> OperatorSpec:
 
     Args:
         place: the preset's name, or the file's path.
-        kind: the kind of file, for the message.
+        kind: noun for the file in messages.
 
     Raises SpecError if it is neither, or the file is no valid spec.
     """
@@ -95,6 +95,6 @@ def check_names(options: Mapping[str, Any]) -> None:
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge `changes` into `base`: mappings at every level, other values are replaced."""
+    """Return `base` with `changes` merged in: mappings at every level; other values are replaced."""
     groups = [key for key in changes if isinstance(base.get(key), Mapping) and isinstance(changes[key], Mapping)]
     return {**base, **changes, **{key: merged(base[key], changes[key]) for key in groups}}

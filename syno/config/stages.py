@@ -175,7 +175,7 @@ class RivalSettings(Section):
     """factor of the learning rate in the training after pruning, which starts from trained weights"""
 
     def number_formats(self, device: str) -> dict[str, Literal["rivals", "all"]]:
-        """Return the number formats of lower precision by name, each with the networks that are tested in it.
+        """Return the number formats of lower precision, each with the networks that are tested in it.
 
         "rivals": the original, pruned networks and mixtures. "all": also networks with selected operators.
         """
@@ -190,7 +190,7 @@ class RivalSettings(Section):
         """Return the names of the rivals.
 
         Args:
-            goal: of the experiment.
+            goal: the experiment's goal.
             others: names of the experiment's baselines, which are trained in any case.
             formats: number formats of lower precision in which the original is a rival.
         """
@@ -287,7 +287,7 @@ WHICH_MEASUREMENTS = ("layers", "breakdown", "training", "original_compilers", "
 
 
 class DeviceChoice(Section):
-    """A device on which latencies are measured, with its options. A plain text stands for its name."""
+    """A device on which latencies are measured, with its options. Plain text stands for its name."""
 
     device: str
     """its name: cpu, cuda, one of several GPUs such as cuda:1, or the name of a remote device"""
@@ -426,7 +426,7 @@ class TuneSettings(Section):
 
     @property
     def optional_devices(self) -> tuple[str, ...]:
-        """The names of the devices that may be missing."""
+        """Names of the devices that may be missing when the experiment first runs."""
         return tuple(choice.device for choice in self.devices if isinstance(choice, DeviceChoice) and choice.optional)
 
     @property
@@ -438,7 +438,7 @@ class TuneSettings(Section):
 
     @property
     def present_devices(self) -> tuple[str, ...]:
-        """The names of the devices that are measured: all except the skipped ones."""
+        """Names of the devices on which latencies are measured: all except the skipped ones."""
         return tuple(name for name in self.device_names if name not in self._left_out)
 
     def leaving_out(self, reasons: Mapping[str, str]) -> Self:
@@ -472,7 +472,7 @@ class TuneSettings(Section):
         )
 
     def made_for(self, name: str) -> dict[str, Any]:
-        """Return the settings of a remote device on which results depend, without its address. Empty for this machine."""
+        """Return the settings of a remote device that affect results, without its address; {} for this machine."""
         remote = find_device(name, self.remote_devices)
         chosen: Any = {"kind": True, "target": True}
         if isinstance(remote, SshSettings):
@@ -517,9 +517,9 @@ def following(
     Args:
         evaluation: name of the evaluation.
         goal: the goal; None if there is none.
-        reward: the reward settings without these defaults.
-        select: the selection settings without these defaults.
-        set_options: names of the options that the experiment sets.
+        reward: the reward's settings without these defaults.
+        select: the selection's settings without these defaults.
+        set_options: names of the options that the experiment sets itself.
     """
     defaults = {name: default for name, default in OF_TRAINING.items() if name not in set_options and evaluation == "training"}
     is_selected = "by" not in select.model_fields_set and not select.operators and select.source is None

@@ -39,11 +39,11 @@ class BetonRecord(Record):
     """The record of a beton file, a JSON file beside it.
 
     Attributes:
-        names: of the classes, in the order of their labels.
+        names: names of the classes, in the order of their labels.
         count: number of pictures.
-        size: of the file, in bytes.
-        hash: of the file's bytes.
-        source: hash of the folder from which it was converted.
+        size: size of the file in bytes.
+        hash: hash of the file's bytes.
+        source: hash of the folder from which the file was converted.
         max_resolution, compress_probability, quality: see `syno.data.beton.convert`.
         versions, date: versions of packages, and time of the conversion.
     """
@@ -73,7 +73,7 @@ def ffcv(module: str) -> Any:
 
 
 def read_record(file: Path) -> BetonRecord:
-    """Check a beton file and return its record. DataError if either is missing or damaged."""
+    """Check a beton file against its record, and return the record. DataError if either is missing or damaged."""
     if not file.is_file():
         raise DataError(
             f"there is no file {file}; make it of the folder {file.with_suffix('')}: "
@@ -201,7 +201,7 @@ def convert(
 
 
 class _BetonSamples:
-    """The pictures for FFCV's writer. It never raises, since the writer would hang; errors are written to a file."""
+    """The pictures for FFCV's writer. Damaged ones raise nothing, since the writer would hang; errors are written to a file."""
 
     def __init__(self, pictures: ImageFolder, damaged: Path) -> None:
         self.pictures, self.damaged = pictures, damaged
@@ -221,6 +221,6 @@ class _BetonSamples:
             return black, entry.label
 
     def check(self) -> None:
-        """Raise DataError if a picture was damaged."""
+        """Raise DataError if a picture was damaged when the writer read it."""
         if self.damaged.exists():
             raise DataError(self.damaged.read_text(encoding="utf-8"))

@@ -101,7 +101,7 @@ def _load(settings: Cifar100Settings) -> dict[str, Any] | None:
 
 
 def _check_arrays(content: Mapping[str, Any]) -> None:
-    """Raise ValueError or LookupError if these are not the arrays that `prepare` writes."""
+    """Raise ValueError or LookupError if the content differs in form from the arrays that `prepare` writes."""
     for name, labels_name in (TENSORS[:2], TENSORS[2:]):
         images, labels = content[name], content[labels_name]
         _as_arrays(images, labels, name)
@@ -113,7 +113,7 @@ def _check_arrays(content: Mapping[str, Any]) -> None:
 
 
 def _source_files(folder: Path) -> list[Path]:
-    """Return the source files of the data; an empty list if there are none."""
+    """Return the source files of both splits; an empty list if there are none."""
     return [file for split in SPLITS for file in cifar100_files(folder, split)]
 
 
@@ -179,7 +179,7 @@ def _picture(png: bytes | None, place: str) -> NDArray[np.uint8]:
 
 
 def _as_arrays(pictures: NDArray[np.uint8], labels: Any, place: str) -> Part:
-    """Return pictures and labels as arrays. DataError, whose message begins with `place`, if they cannot be CIFAR-100's."""
+    """Return pictures and labels as arrays. DataError, whose message begins with `place`, unless they have CIFAR-100's form."""
     if not len(pictures):
         raise DataError(f"{place}: there are no pictures")
     try:

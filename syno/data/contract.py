@@ -24,7 +24,7 @@ class Share:
     """One of `count` equal parts of every batch: the part of one process in distributed training.
 
     Attributes:
-        number: of the part, from 0.
+        number: number of the part, from 0.
         count: number of parts; it divides the batch size.
     """
 
@@ -32,11 +32,11 @@ class Share:
     count: int = 1
 
     def size(self, batch: int) -> int:
-        """Return the number of samples in the part."""
+        """Return the number of samples in the part, for a batch of `batch` samples."""
         return batch // self.count
 
     def part(self, start: int, batch: int) -> slice:
-        """Return the indices of the part in a batch that begins at `start`."""
+        """Return the indices of the part's samples in a batch of `batch` samples that begins at index `start`."""
         size = self.size(batch)
         return slice(start + self.number * size, start + (self.number + 1) * size)
 
@@ -64,7 +64,7 @@ class Batches(Protocol):
 
 
 def shared(batches: Batches, share: Share) -> Batches:
-    """Return batches that contain only this share of the samples of each batch."""
+    """Return batches that contain only this process's share of the samples of each batch."""
     if share.count == 1:
         return batches
     own: Callable[[Share], Batches] | None = getattr(batches, "of_share", None)
@@ -72,7 +72,7 @@ def shared(batches: Batches, share: Share) -> Batches:
 
 
 class _Parts:
-    """Shares of batches that are made whole."""
+    """Batches that are made whole, and of which only one process's share is used."""
 
     def __init__(self, batches: Batches, share: Share) -> None:
         self.batches, self.share = batches, share
@@ -121,7 +121,7 @@ class PictureData(Protocol):
     def test_batches(
         self, batch: int, *, device: Any = "cpu", layout: torch.memory_format = torch.contiguous_format
     ) -> Iterable[Pair]:
-        """Return the test batches, in order, for any number of iterations; the last batch may be smaller."""
+        """Return the test batches, in order; they can be iterated repeatedly. The last batch may be smaller."""
         ...
 
 
@@ -129,12 +129,12 @@ DATASETS: Registry[Callable[..., Any]] = Registry("data set")  # functions that 
 
 
 def label_shape_of(data: object) -> tuple[int, ...]:
-    """Return the shape of the labels of one sample of a data set: () for a single label, and for text."""
+    """Return the shape of the labels of one sample: () for a single label, and for text."""
     return tuple(getattr(data, "label_shape", ()))
 
 
 def ignore_index_of(data: object) -> int | None:
-    """Return the label of positions or samples that do not count, such as 255; None if there is none."""
+    """Return the label of positions or samples that the loss and the accuracy ignore, such as 255; None if there is none."""
     index = getattr(data, "ignore_index", None)
     return None if index is None else int(index)
 
@@ -182,7 +182,7 @@ def check_batch(batch: int, name: str, count: int, things: str) -> None:
 
 
 class Orders:
-    """Random orders of `count` samples, one for each epoch: consecutive permutations of one random generator."""
+    """Random orders of `count` samples, one per epoch: consecutive permutations from one random generator."""
 
     def __init__(self, count: int, seed: int) -> None:
         self.count, self.seed = count, seed
@@ -204,7 +204,7 @@ class Orders:
 
 
 def generator_of(seed: int, *place: int) -> torch.Generator:
-    """Return a random generator whose seed depends only on `seed` and `place`, such as an epoch."""
+    """Return a random generator whose state depends only on `seed` and the numbers `place`, such as an epoch."""
     state = np.random.SeedSequence([seed % 2**63, *place]).generate_state(1, np.uint64)
     return torch.Generator().manual_seed(int(state[0] >> np.uint64(1)))
 

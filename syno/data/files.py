@@ -1,4 +1,4 @@
-"""The files of data sets: which exist, how large they are, and how to get missing ones.
+"""The files of data sets: which files exist, how large they are, and how to get missing ones.
 
 Nothing is decoded here; neither torch nor libraries that read the files are loaded.
 """
@@ -25,7 +25,10 @@ PATTERNS = ("{split}-*.parquet", "*/{split}-*.parquet", "{split}/*.parquet", "*/
 
 
 def parquet_files(folder: Path, split: str) -> list[Path]:
-    """Return the Parquet files of a split, such as `train-00000-of-00002.parquet`; maybe []. DataError if some are missing."""
+    """Return the Parquet files of a split, such as `train-00000-of-00002.parquet`; [] for none.
+
+    DataError if only some exist.
+    """
     for pattern in PATTERNS:
         files = sorted(folder.glob(pattern.format(split=split)))
         if files:
@@ -102,7 +105,7 @@ def no_folder_of_pictures(folder: Path) -> DataError:
 
 
 def no_ffcv(reason: str) -> MissingPackageError:
-    """Return the error for an FFCV that is missing or broken, with the command to install it."""
+    """Return the error for a missing or broken FFCV, with the command to install it."""
     return MissingPackageError(
         f"FFCV cannot be imported ({reason}): apt-get install -y --no-install-recommends {SYSTEM} "
         f"&& {pip_install('imagenet')}; or read the folders themselves, with data_settings: {{reader: torch}}"
@@ -126,7 +129,7 @@ def no_text(folder: Path, split: str) -> str:
 
 
 def token_files(settings: Lm1bSettings) -> list[Path]:
-    """Return the paths of the token files, which `lm1b` writes."""
+    """Return the paths of the token files that `lm1b` writes."""
     return [settings.prepared / f"{split}.tokens" for split in SPLITS]
 
 

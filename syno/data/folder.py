@@ -37,7 +37,7 @@ Samples = tuple[NDArray[Any], NDArray[np.int64]]  # [n, channels, ...], and thei
 
 @DATASETS.register("folder")
 def folder(**settings: Any) -> DataSet:
-    """Return the pictures or sounds of a folder. Each subfolder is a class; classes are sorted by name.
+    """Return the pictures or sounds in a folder as a data set. Each subfolder is a class; classes are sorted by name.
 
     A warning names the files that are skipped: hidden folders, and unreadable files. The samples are stored in a cache file,
     which is loaded until the folder changes.
@@ -69,8 +69,8 @@ class _Source:
     """The files of a folder.
 
     Attributes:
-        settings: of the data set.
-        parts: the training and the test samples; or all samples, which are then split.
+        settings: settings of the data set.
+        parts: files of the training and of the test samples; or of all samples, which are then split.
         are_sounds: whether they are sounds, not pictures.
         left_out: names of skipped folders and files, each with the reason.
     """
@@ -182,7 +182,7 @@ class _Reader(ABC):
         return sample
 
     def said(self) -> list[str]:
-        """Return sentences about changes of the samples, such as cropping or padding."""
+        """Return sentences about changes that reading made to the samples, such as cropping or padding."""
         return []
 
 
@@ -207,7 +207,7 @@ class _Pictures(_Reader):
 
 
 class _Sounds(_Reader):
-    """Also counts the sounds that are cut or padded."""
+    """Reads sounds, and counts those that are cut or padded."""
 
     unit, setting = "samples", "seconds: 1.0"
     rate = longer = shorter = 0

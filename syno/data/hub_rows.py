@@ -17,7 +17,10 @@ MOST_BYTES = 2**26  # size of a column up to which the ratio does not matter
 
 
 def rows_of_files(files: Sequence[Path], columns: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Yield (file name, table of some rows with these columns). DataError, with the file name, if a file is damaged."""
+    """Yield (file name, table with some of the file's rows and these columns).
+
+    DataError, with the file name, for a damaged file.
+    """
     import pyarrow
     import pyarrow.parquet
 
@@ -35,7 +38,7 @@ def rows_of_files(files: Sequence[Path], columns: Sequence[str]) -> Iterator[tup
 
 
 def _check_sizes(metadata: Any, columns: Sequence[str]) -> None:
-    """Raise ValueError if a part of these columns would expand so much that it could fill the memory."""
+    """Raise ValueError if these columns of a Parquet file would fill the memory when decompressed."""
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for part in map(group.column, range(group.num_columns)):
             size, stored = part.total_uncompressed_size, part.total_compressed_size

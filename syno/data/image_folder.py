@@ -51,8 +51,8 @@ class ImageFolder:
 
     Attributes:
         folder: the folder with one subfolder for each class.
-        names: of the classes, sorted; these are the subfolders' names.
-        entries: one for each picture.
+        names: names of the classes (the subfolders), sorted.
+        entries: one entry for each picture.
     """
 
     folder: Path
@@ -110,7 +110,7 @@ def find_samples(folder: Path, endings: Mapping[str, Set[str]], left_out: list[s
 
 
 def left_out_text(left_out: Sequence[str]) -> list[str]:
-    """Return a line that names the skipped files, in a list; [] if nothing was skipped."""
+    """Return a line that names the skipped files, as a list of one text; [] if nothing was skipped."""
     more = f" and {len(left_out) - MOST_NAMES} more" if len(left_out) > MOST_NAMES else ""
     return [f"left out: {', '.join(left_out[:MOST_NAMES])}{more}"] if left_out else []
 
@@ -123,7 +123,7 @@ def is_hidden(name: str) -> bool:
 def _of_class(
     folder: Path, name: str, label: int, endings: Mapping[str, Set[str]], left_out: list[str], skips: bool
 ) -> list[PictureFile]:
-    """Return the files of a class, sorted; the names of skipped files are added to `left_out`. See `find_samples`."""
+    """Return the files of one class, sorted; names of skipped files are added to `left_out`. See `find_samples`."""
     pictures = []
     allowed = frozenset[str]().union(*endings.values())
     for entry in sorted(os.scandir(folder / name), key=lambda entry: entry.name):
@@ -191,7 +191,7 @@ def decode_picture(file: str) -> Any:
 
 
 def random_box(width: int, height: int, least_area: float, random: np.random.Generator) -> Box:
-    """Return a random crop box: random share of the picture's area, random aspect ratio, random place."""
+    """Return a random crop box: at least `least_area` of the picture's area, with random aspect ratio and place."""
     for _ in range(TRIES):
         area = width * height * random.uniform(least_area, 1.0)
         ratio = np.exp(random.uniform(*np.log(RATIOS)))
@@ -203,7 +203,7 @@ def random_box(width: int, height: int, least_area: float, random: np.random.Gen
 
 
 def central_box(width: int, height: int, ratio: float) -> Box:
-    """Return the central square box whose side is this share of the shorter side."""
+    """Return the central square box whose side is the share `ratio` of the picture's shorter side."""
     side = max(1, round(ratio * min(width, height)))
     left, top = (width - side) // 2, (height - side) // 2
     return left, top, left + side, top + side
@@ -218,7 +218,7 @@ def cut_out(picture: Any, box: Box, size: int) -> NDArray[np.uint8]:
 
 
 def normalized(images: torch.Tensor, layout: torch.memory_format) -> torch.Tensor:
-    """Return uint8 pictures as float32, normalized by ImageNet's mean and standard deviation."""
+    """Return uint8 pictures [n, 3, h, w] as float32, normalized by ImageNet's mean and standard deviation."""
     mean, deviation = (torch.tensor(values, device=images.device).reshape(-1, 1, 1) for values in (MEAN, DEVIATION))
     return images.contiguous(memory_format=layout).float().sub_(mean).div_(deviation)
 
@@ -236,7 +236,7 @@ class FolderBatches:
     share: Share = WHOLE
 
     def of_share(self, share: Share) -> FolderBatches:
-        """Return batches with only this share of the pictures of each; only these pictures are read."""
+        """Return batches with only this process's share of the pictures of each batch; only these are read."""
         return replace(self, share=share)
 
     def __len__(self) -> int:
@@ -271,7 +271,7 @@ class FolderBatches:
 
 
 class _FolderSamples(Dataset):  # type: ignore[misc]  # mypy does not look into torch
-    """Pictures by epoch and index. Crops depend only on these and on the seed, not on the worker process."""
+    """Pictures by epoch and index. Crops depend only on epoch, index and seed, not on the worker process."""
 
     def __init__(self, pictures: ImageFolder, settings: ImagenetSettings, seed: int | None) -> None:
         self.pictures, self.settings, self.seed = pictures, settings, seed

@@ -69,7 +69,7 @@ class PictureFiles:
         train, test: folders of pictures, or beton files.
         train_count, test_count, classes: numbers of pictures and classes.
         hash: of the bytes of beton files; of the file names and sizes of folders.
-        settings: of reading and augmentation.
+        settings: settings of reading and augmentation.
     """
 
     name: str = field(compare=False)
@@ -125,7 +125,7 @@ class BetonBatches:
     share: Share = WHOLE
 
     def of_share(self, share: Share) -> BetonBatches:
-        """Return batches with only this share of the pictures of each; only these pictures are decoded."""
+        """Return batches with only this process's share of the pictures of each batch; only these are decoded."""
         return replace(self, share=share)
 
     def __len__(self) -> int:
@@ -143,7 +143,7 @@ class BetonBatches:
 
     @cached_property
     def _loader(self) -> Any:
-        """FFCV's loader. Its creation compiles code for some seconds; it reads only the beginning and the end of the file.
+        """FFCV's loader of the file. Creating it compiles code for some seconds, and reads only the file's beginning and end.
 
         Pictures are normalized by torch: `NormalizeImage` of ffcv 1.0.2 never returns on a CPU.
         """
@@ -175,7 +175,7 @@ class BetonBatches:
 
 
 class _OrderOfShare:
-    """FFCV's order of an epoch, reduced to this share of each batch."""
+    """FFCV's order of an epoch, reduced to one process's share of each batch."""
 
     def __init__(self, order: Any, batch: int, share: Share) -> None:
         self.order, self.batch, self.share = order, batch, share

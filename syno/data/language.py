@@ -37,7 +37,7 @@ class TokenSet:
         train_tokens, test_tokens: uint16 [n], perhaps mapped from files.
         vocabulary: number of different tokens; all tokens are below it.
         length: number of tokens of a sequence.
-        hash: of all tokens and of the vocabulary.
+        hash: hash of all tokens and of the vocabulary's size.
 
     Raises ShapeError if a text has no more tokens than a sequence.
     """
@@ -59,12 +59,12 @@ class TokenSet:
 
     @property
     def classes(self) -> int:
-        """The number of classes of a prediction: the vocabulary."""
+        """The number of classes of a prediction, which is the size of the vocabulary."""
         return self.vocabulary
 
     @property
     def train_count(self) -> int:
-        """Number of training sequences: consecutive ones without overlap."""
+        """Number of training sequences, which are consecutive parts of the text without overlap."""
         return (len(self.train_tokens) - 1) // self.length
 
     @property
@@ -92,7 +92,7 @@ class TokenBatches:
         self._orders = Orders((len(tokens) - 1) // length, seed)
 
     def of_share(self, share: Share) -> TokenBatches:
-        """Return batches with only this share of the sequences of each."""
+        """Return batches with only this process's share of the sequences of each batch."""
         return TokenBatches(self.tokens, self.length, self.batch, self.seed, self.device, share)
 
     def __len__(self) -> int:
@@ -106,7 +106,10 @@ class TokenBatches:
 
 
 def moved(tensor: torch.Tensor, device: Any) -> torch.Tensor:
-    """Return a host tensor on a device. The copy to a GPU is asynchronous, so that the host does not wait for its queue."""
+    """Return a tensor of the host on a device.
+
+    The copy to a GPU is asynchronous, so that the host does not wait for its queue.
+    """
     if torch.device(device).type != "cuda":
         return tensor.to(device)
     return tensor.pin_memory().to(device, non_blocking=True)
@@ -126,9 +129,9 @@ class TokenHeader(BaseModel):
         vocabulary: number of possible tokens.
         tokenizer, tokenizer_hash: name and hash of the tokenizer.
         count: number of tokens.
-        hash: of all tokens.
+        hash: hash of all tokens.
         made_from: hash of the names, sizes and modification times of the text files.
-        at_most: the requested limit of tokens.
+        at_most: limit on the number of tokens when the file was written; None: no limit.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -233,9 +236,7 @@ def lm1b(**settings: Any) -> TokenSet:
 
 
 def _tokenize(settings: Lm1bSettings, split: str, file: Path, tokenizer: Tokenizer) -> Path:
-    """Return the token file of a split. It is written, unless it exists and was made from the same text with the same
-    tokenizer.
-    """
+    """Return the token file of a split; write it first unless it exists and comes from the same text and tokenizer."""
     texts = parquet_files(settings.folder, split)
     most = settings.most_train_tokens if split == "train" else None
     header = TokenHeader(
@@ -280,7 +281,7 @@ def at_most(count: int | None, parts: Iterator[Tokens]) -> Iterator[Tokens]:
 
 @DATASETS.register("pydoc")
 def pydoc(**settings: Any) -> TokenSet:
-    """Return Python's built-in documentation of the language: half a million bytes of English, available everywhere.
+    """Return the documentation of Python's language as a data set: half a million bytes of English, available everywhere.
 
     Every tenth topic is for testing, without paragraphs that also occur in training topics.
 

@@ -27,7 +27,7 @@ class Augmentation:
 
     Attributes:
         settings: the recipe.
-        mean, deviation: of each channel over all training pictures, for pixel values 0 to 255.
+        mean, deviation: mean and standard deviation of each channel over all training pictures, for pixel values 0 to 255.
     """
 
     settings: AugmentationSettings
@@ -128,7 +128,7 @@ def _by_channel(values: tuple[float, ...], device: torch.device) -> torch.Tensor
 
 
 def _mirror_places(offset: torch.Tensor, pad: int, size: int) -> torch.Tensor:
-    """Return the source pixel of each position of a crop along an axis, for these offsets: [n] -> [n, size].
+    """Return the source pixel of each position of a crop along an axis: offsets [n] -> pixels [n, size].
 
     The padding is a mirror image, reflected at the outermost pixel.
     """
@@ -159,8 +159,7 @@ class DataSet:
         hash: of the shapes and bytes of all tensors; computed if it isn't given.
         augmentation: changes batches of pictures for training; only for pictures with one label each.
         ignore_index: label of positions or samples that count neither in the loss nor in the accuracy, outside of
-            range(classes),
-            such as 255; None if there is none.
+            range(classes), such as 255; None if there is none.
 
     Raises DataError if a tensor isn't as described here.
     """
@@ -202,7 +201,7 @@ class DataSet:
 
     @property
     def image_shape(self) -> tuple[int, ...]:
-        """Shape of the network's input: channels and lengths."""
+        """Shape of the network's input: channels, then lengths, as (3, 32, 32)."""
         shape = tuple(self.train_images.shape[1:])
         side = None if self.augmentation is None else self.augmentation.settings.size
         return shape if side is None else (shape[0], *(side for _ in shape[1:]))
@@ -272,7 +271,7 @@ class RandomBatches:
     targets: torch.Tensor | None = None
 
     def of_share(self, share: Share) -> RandomBatches:
-        """Return batches with only this share of the samples of each."""
+        """Return batches with only this process's share of the samples of each batch."""
         return replace(self, share=share)
 
     @property
@@ -303,7 +302,7 @@ class RandomBatches:
             yield (images, labels) if self.targets is None else (images, labels, self.targets[order[part]])
 
     def _draws(self, epoch: int) -> torch.Tensor:
-        """Return the augmentation's random numbers for each position in the epoch's order."""
+        """Return the random numbers of the augmentation for each position in the epoch's order: int64 [samples, 5]."""
         if self.augmentation is None:
             return torch.empty(0)
         drawn = self.augmentation.draw(len(self.labels), self.images.shape[-2:], generator_of(self.seed, epoch))
@@ -314,7 +313,7 @@ TENSORS = ("train_images", "train_labels", "test_images", "test_labels")
 
 
 def write_arrays(file: Path, arrays: Mapping[str, Any]) -> None:
-    """Write arrays to a cache file, which trainings load in a fraction of a second."""
+    """Write arrays to a cache file, from which trainings load them in a fraction of a second."""
     with replaced(file) as temporary, temporary.open("wb") as opened:
         np.savez(opened, allow_pickle=False, **arrays)
 
@@ -354,7 +353,7 @@ def check_labels(
 ) -> None:
     """Raise DataError, which begins with `source`, unless these are int64 labels [count, *label_shape] in range(classes).
 
-    Labels `ignore_index` are allowed, but not all may be ignored.
+    Labels equal to `ignore_index` are allowed, but not all may be ignored.
     """
     if labels.is_floating_point() and not bool((labels == labels.round()).all()):
         raise DataError(

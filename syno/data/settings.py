@@ -43,7 +43,7 @@ class DataSettings(Settings):
 
     @property
     def made_bytes(self) -> float:
-        """Approximate bytes of the cache files that the first training writes."""
+        """Approximate size in bytes of the cache files that the first training writes."""
         return 0
 
     @classmethod
@@ -55,7 +55,7 @@ class DataSettings(Settings):
             raise SpecError(explained(error, cls)) from None
 
     def with_(self, **changes: Any) -> Self:
-        """Return a validated copy with these fields changed; raises as `of`."""
+        """Return a validated copy with these fields changed. Raises SpecError as `of` does."""
         return self.of(**{**self.model_dump(), **changes})
 
 
@@ -113,7 +113,10 @@ class PictureSettings(DataSettings):
 
     @property
     def augmented(self) -> AugmentationSettings:
-        """The recipe with the overriding settings. SpecError or UnknownNameError for unknown ones."""
+        """The augmentation: the recipe, changed by `augmentation`.
+
+        SpecError or UnknownNameError for unknown settings or recipes.
+        """
         return RECIPES[self.recipe].with_(**self.augmentation)
 
 
@@ -132,7 +135,7 @@ class Cifar100Settings(PictureSettings):
 
     @property
     def made_bytes(self) -> float:
-        """Bytes of the decoded pictures."""
+        """Size of the decoded pictures in bytes."""
         return 184e6
 
 
@@ -221,7 +224,10 @@ class Lm1bSettings(DataSettings):
 
     @property
     def made_bytes(self) -> float:
-        """Bytes of the token files: two per token. GPT-2's tokenizer makes about 820 million tokens of the whole benchmark."""
+        """Size of the token files: two bytes per token.
+
+        GPT-2's tokenizer makes about 820 million tokens of the whole benchmark.
+        """
         return 2.0 * min(self.most_train_tokens or inf, 820e6)
 
 
@@ -233,7 +239,10 @@ class PydocSettings(DataSettings):
 
 
 class ShapesSettings(DataSettings):
-    """Only the shape of pictures, for measuring latencies: `train: {seeds: []}`. The defaults are those of ImageNet."""
+    """Only the shape of pictures, for measuring latencies: `train: {seeds: []}`.
+
+    The defaults are ImageNet's shape and classes.
+    """
 
     classes: Annotated[int, Field(ge=2)] = 1000
     """number of classes, which is the number of the network's outputs"""

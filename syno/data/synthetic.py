@@ -51,9 +51,9 @@ def glyphs(preset: str = "quick", **changes: Any) -> DataSet:
 
 
 def make_glyphs(settings: GlyphSettings) -> tuple[Pictures, Pictures]:
-    """Return the training and the test pictures with their labels, drawn from separate random streams.
+    """Return the training pictures and the test pictures of glyphs, each with labels, drawn from separate random streams.
 
-    Class frequencies differ by at most one picture.
+    The numbers of pictures of two classes differ by at most one.
 
     Raises SpecError if there are not enough different glyphs with so few cells.
     """
@@ -96,7 +96,7 @@ def _pictures(glyphs: Floats, count: int, settings: GlyphSettings, random: np.ra
 
 
 def _coverage(glyphs: Floats, size: int, random: np.random.Generator) -> Floats:
-    """Return the share of each pixel that the glyph covers, anti-aliased. [n, cells, cells] -> [n, size, size]."""
+    """Return the share of each pixel that the glyph covers, anti-aliased: [n, cells, cells] -> [n, size, size]."""
     count, cells = glyphs.shape[:2]
     side = random.uniform(*SCALE, count) * size  # in pixels
     middle = size / 2 + random.uniform(-0.5, 0.5, (2, count)) * (size - side)  # an unrotated glyph lies inside the picture
@@ -112,7 +112,7 @@ def _coverage(glyphs: Floats, size: int, random: np.random.Generator) -> Floats:
 
 
 def _share(position: Floats, pitch: Floats, cells: int) -> Floats:
-    """Return the part of a pixel that lies in each row of cells, for positions [n, y, x] in cells: [n, y, x, cells]."""
+    """Return the share of each pixel that lies in each row of cells, for positions in cells: [n, y, x] -> [n, y, x, cells]."""
     cell = np.arange(cells)
     inside = np.minimum(position[..., None] - cell, cell + 1 - position[..., None])  # below 0: outside
     return np.clip(inside * pitch[..., None] + 0.5, 0, 1)
@@ -147,7 +147,7 @@ def digits(**settings: Any) -> DataSet:
 
 @dataclass(frozen=True)
 class Shapes:
-    """A data set without pictures, only their shape, which implements `PictureData`.
+    """A data set that has no pictures, only their shape. It implements `PictureData`.
 
     Attributes:
         classes: number of classes, which is the number of the network's outputs.
@@ -176,8 +176,9 @@ class Shapes:
 
 @DATASETS.register("shapes")
 def shapes(**settings: Any) -> Shapes:
-    """Return a data set without pictures. `settings` are the fields of ShapesSettings; SpecError for unknown or invalid
-    ones.
+    """Return a data set that has shapes but no pictures.
+
+    `settings` are the fields of ShapesSettings. SpecError for unknown or invalid settings.
     """
     chosen = ShapesSettings.of(**settings)
     lengths = (chosen.size, chosen.size) if isinstance(chosen.size, int) else chosen.size

@@ -77,14 +77,14 @@ def _say(stream: TextIO, kind: Kind, content: object) -> None:
 
 
 class Parent(Asking):
-    """The client: the process that has started this one. When it ends, so does this process."""
+    """The client, which is the parent process that started this one. When it ends, this process ends, too."""
 
     def __init__(self, working: Path) -> None:
         self._working = working
         super().__init__()
 
     def ended(self) -> None:
-        """Remove the folder, and kill this process and its group, which contains its compilers."""
+        """Remove the folder of temporary files, and kill this process and its group, including compilers that it started."""
         shutil.rmtree(self._working, ignore_errors=True)
         os.killpg(0, signal.SIGKILL)  # it leads its group
 
@@ -179,7 +179,10 @@ def _answer(asking: Asking, say: Say, process: MeasuringProcess) -> None:
 
 @contextmanager
 def _alone_here(wait: Callable[[], None]) -> Iterator[None]:
-    """Hold this login's measurement lock. While another measurement holds it, also one of a lost connection, call `wait`."""
+    """Hold this login's measurement lock for the block; call `wait` repeatedly while another measurement holds the lock.
+
+    The holder may also be the measurement of a connection that was lost.
+    """
     from filelock import FileLock, Timeout
 
     place().mkdir(parents=True, exist_ok=True)
@@ -238,7 +241,7 @@ def place() -> Path:
 
 
 def free_mib(folder: Path) -> int:
-    """Return the free MiB on the disk of a folder, which need not exist yet."""
+    """Return the free space in MiB on the disk of a folder, which need not exist yet."""
     there = next(one for one in (folder, *folder.parents) if one.exists())
     return shutil.disk_usage(there).free // MIB
 

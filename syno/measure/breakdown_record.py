@@ -44,13 +44,13 @@ NAMES = {"prepared_weights": WEIGHTS, "dim": OTHER}  # of calls that are no func
 
 
 class StageTime(BaseModel):
-    """The share of one statement in the time of a layer.
+    """The share of one statement of an operator's code in the time of its layer.
 
     Attributes:
-        name: the function that it calls, such as "conv2d"; "weights" for computations on weights alone; "pooling" for the
-            pooling by the layer's stride before the operator; "other" for the sum of all short statements.
+        name: the function that the statement calls, such as "conv2d"; "weights" for computations on weights alone; "pooling"
+            for the pooling by the layer's stride before the operator; "other" for the sum of all short statements.
         code: the statement; "" for "pooling" and "other".
-        share: of the time of the layer.
+        share: share of the layer's time.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -98,7 +98,7 @@ def _parts(statements: Sequence[ast.stmt], shares: Sequence[float], *, is_pooled
 
 
 def _statements(source: str) -> list[ast.stmt]:
-    """Return the statements of `forward`."""
+    """Return the statements of `forward` in the source of an operator's module."""
     functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
     return next(node for node in functions if node.name == "forward").body
 
@@ -115,7 +115,7 @@ def _name(statement: ast.stmt) -> str:
 
 
 def _traced(call: Callable[[], object], code: CodeType, statements: Sequence[ast.stmt], is_on_gpu: bool) -> list[float]:
-    """Return the seconds of each statement in one call, and of the code before the first and after the last."""
+    """Return the seconds that each statement takes in one call, and those of the code before the first and after the last."""
     seconds = [0.0] * (len(statements) + 1)
     at = {line: place for place, one in enumerate(statements) for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)}
     now, since = len(statements), 0.0
@@ -185,7 +185,7 @@ class BreakdownRecord(MeasurementRecord):
 
     @property
     def has_failed(self) -> bool:
-        """Whether the speedup is not known."""
+        """Whether the speedup, and with it the breakdown, is not known."""
         return self.speedup.ratio is None
 
     def lines(self, place: str) -> Iterator[Line]:
@@ -206,12 +206,12 @@ class BreakdownRecord(MeasurementRecord):
 
     @classmethod
     def make(cls, operator: AnyOperator, speedup: SpeedupRecord, speedups: Speedups) -> Self:
-        """Return the record of an operator whose speedup was measured by layers; measure the shares of its stages.
+        """Return the record of an operator whose speedup was measured by layers, after measuring the shares of its stages.
 
         Args:
             operator: the operator.
-            speedup: its speedup.
-            speedups: the measurement that made it.
+            speedup: the record of its speedup.
+            speedups: the measurement that made this record.
         """
         is_known = speedup.layers and speedups.compiler == BY_STATEMENT and speedups.remote is None
         return cls(
@@ -224,7 +224,7 @@ class BreakdownRecord(MeasurementRecord):
 
 
 def _stages(operator: AnyOperator, speedups: Speedups) -> tuple[tuple[StageTime, ...], ...]:
-    """Return the shares of the operator's stages in each size of the layers; () if it is a module of its own."""
+    """Return the shares of the operator's stages in each size of the layers; () if it is a module baseline."""
     subject, settings, found = speedups.network, speedups.settings, []
     assert isinstance(subject, BackboneSubject)
     for name in layers_of(subject).names:

@@ -50,7 +50,7 @@ class Compiler:
         requires: packages that must be installed, and the extra of Syno that brings each.
         may_be_missing: if a required package is not installed: whether the measurement gives a record with this reason (true),
             or an error.
-        installed: raises MissingPackageError unless packages are installed in versions that work together.
+        installed: function that raises MissingPackageError unless the packages are installed in versions that work together.
         builds_cpp: whether it runs a C++ compiler.
         recorded: packages (or `CPP`) whose versions are in records, besides `PACKAGES`.
         devices: the kinds of devices of this machine for which it compiles.
@@ -58,12 +58,13 @@ class Compiler:
         channels_last: whether it takes tensors in channels-last format.
         tolerance: for compilers that compute in lower precision than the module: the least tolerance of the output check, which
             replaces the bound by rounding. A larger tolerance in the settings overrides it. None for exact compilers.
-        settings: the pydantic model of its own settings.
+        settings: the pydantic model of the compiler's own settings.
         group: the name of these settings in an experiment's group `tune`, and as an argument of `tune`.
         tunes: whether it measures schedules on the device. Such compilers take long, and share files for each device.
-        check: raises an error for a device, number of CPU threads, own settings and remote device (or None) that it does not
-            support; called before a process is started.
-        remote: compiles a job and measures it on a remote device, given the FLOPs of one call; None: this machine only.
+        check: function of a device, number of CPU threads, own settings and remote device (or None), which raises an error if
+            the compiler does not support them; called before a process is started.
+        remote: function that compiles a job and measures it on a remote device, given the FLOPs of one call; None: the compiler
+            works on this machine only.
     """
 
     compile: Callable[[Job], Compiled]
@@ -84,7 +85,7 @@ class Compiler:
     remote: Callable[[Job, DeviceSettings, int], Latency] | None = None
 
     def __call__(self, job: Job) -> Compiled:
-        """Return the compiled module. Raises MissingPackageError if it needs a C++ compiler, and there is none."""
+        """Return the compiled module of a job. Raises MissingPackageError if it needs a C++ compiler, and there is none."""
         if self.builds_cpp and job.device == "cpu":
             from syno.measure.native.build import compiler
 
@@ -167,7 +168,7 @@ def name_in_files(name: str) -> str:
 
 
 def reaches(compiler: str, device: RemoteDevice | None) -> bool:
-    """Return whether the compiler can be measured on a remote device; for None, on this machine, it always can."""
+    """Return whether the compiler can be measured on a remote device; always true for None, which is this machine."""
     if isinstance(device, SshSettings):
         return device.compilers is None or compiler in device.compilers
     return device is None or compiler_facts(compiler).remote is not None
@@ -199,7 +200,7 @@ def own_settings(tune: object) -> dict[str, BaseModel]:
 
 
 def cpp_version() -> dict[str, str]:
-    """Return {"c++": version} of this machine's C++ compiler; {} if there is none."""
+    """Return {"c++": version} for this machine's C++ compiler; {} if there is none."""
     from syno.measure.native.build import compiler, compiler_version
 
     try:

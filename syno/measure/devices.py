@@ -32,32 +32,32 @@ class SshSettings(Settings):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     kind: Literal["ssh"]
-    """says that the device is reached by ssh"""
+    """marks a device that is reached by ssh"""
     host: Annotated[str, AfterValidator(_host)]
     """the machine, as the command ssh takes it: a name in ~/.ssh/config, or user@address"""
     python: Annotated[str, AfterValidator(_program)] = "python3"
-    """the Python there in which Syno is installed, such as ~/syno/bin/python"""
+    """the Python on that machine in which Syno is installed, such as ~/syno/bin/python"""
     device: Annotated[str, Field(pattern=DEVICE_PATTERN)] = "cpu"
     """the device of that machine: cpu, cuda or cuda:1"""
     compilers: tuple[str, ...] | None = None
-    """the compilers that are measured on it; if not given, all"""
+    """the compilers that are measured on the device; if not given, all"""
     tvm: DeviceSettings | None = None
-    """how TVM's RPC reaches the same device, to tune from this machine; if not given, TVM tunes there"""
+    """how TVM's RPC reaches the same device, to tune from this machine; if not given, TVM tunes on that machine"""
     target: Target | None = None
-    """for TVM without RPC: what code is generated for; if not given, the device as TVM finds it there"""
+    """for TVM without RPC: the target of generated code; if not given, the device as TVM detects it on that machine"""
     ssh_config: Path | None = None
     """a file that ssh reads in place of ~/.ssh/config; it can name commands that ssh runs here"""
     wait_seconds: Annotated[float, Field(gt=0)] = 300
-    """for a lost connection to come back"""
+    """seconds to wait for a lost connection to come back"""
 
     @property
     def address(self) -> None:
-        """None: no tracker lends it."""
+        """None: no tracker of TVM lends this device."""
         return None
 
 
 def _form(settings: Any) -> str:
-    """Return the tag of the model that describes a device."""
+    """Return the tag of the settings class that describes a device: "ssh" or "rpc"."""
     kind = settings.get("kind") if isinstance(settings, dict) else getattr(settings, "kind", None)
     return "ssh" if kind == "ssh" else "rpc"
 

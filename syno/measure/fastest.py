@@ -49,7 +49,7 @@ def compile_fastest(job: Job, compilers: Mapping[str, Callable[[Job], Callable[.
     A compiler that is not installed, fails, or computes something else is left out; the choice says why.
 
     Args:
-        job: the job. Its check compares the outputs of each compiled module.
+        job: the job. Its output check is applied to each compiled module.
         compilers: functions that compile a job, by the names of the compilers.
 
     Raises LoweringError if none of the compilers compiles the module; the message has the reason of each.

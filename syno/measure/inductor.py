@@ -43,7 +43,7 @@ def frozen(module: nn.Module, example: Inputs, **options: Any) -> Callable[..., 
 
     Args:
         module: in evaluation mode.
-        example: an input.
+        example: an input of the module.
         options: arguments of `torch.compile`.
 
     Raises NotCompiledError if PyTorch would run more than a small share of the FLOPs without the compiler.
@@ -86,7 +86,7 @@ class _Inductor(torch._TorchCompileInductorWrapper):  # type: ignore[misc]  # my
     __eq__, __hash__ = object.__eq__, object.__hash__
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """Compile a graph."""
+        """Compile a graph of a module."""
         made = super().__call__(*args, **options)
         self.graphs += 1
         return made
@@ -149,7 +149,7 @@ class InBfloat16(nn.Module):  # type: ignore[misc]  # mypy does not look into to
         self.module, self.device = module, device.partition(":")[0]
 
     def forward(self, *inputs: Any) -> Any:
-        """Return the module's output."""
+        """Return the module's output for these inputs."""
         with torch.autocast(self.device, torch.bfloat16):
             outputs = self.module(*inputs)
         return tree_map(lambda one: one.float() if _is_bfloat16(one) else one, outputs)

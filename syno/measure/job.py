@@ -22,10 +22,10 @@ SHARED_TEMPORARY = "SYNO_SHARED_TEMPORARY"  # environment variable: the temporar
 
 
 class Int8Settings(BaseModel):
-    """The settings of compilers to 8-bit integers that read ONNX.
+    """The settings of compilers that quantize ONNX models to 8-bit integers.
 
     Attributes:
-        float_layers: layers that stay in floats, by their names in the network, such as "blocks.0.conv1".
+        float_layers: layers that stay in floating point, by their names in the network, such as "blocks.0.conv1".
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -33,11 +33,11 @@ class Int8Settings(BaseModel):
 
 
 class TrialCount(BaseModel):
-    """The progress of tuning.
+    """The progress of tuning one network.
 
     Attributes:
-        task: the task (one kernel at one shape) that is being tuned, from 1; 0 before the first.
-        tasks: how many there are.
+        task: number of the task (one kernel at one shape) that is being tuned, from 1; 0 before the first.
+        tasks: number of tasks.
         trials: number of schedules measured so far, of all tasks, including earlier runs.
         trials_wanted: number of schedules to measure, of all tasks.
     """
@@ -58,12 +58,12 @@ class Job:
         example: one input, on `device`.
         make_inputs: returns another input.
         device: "cpu", "cuda" or "cuda:1"; or the name of a remote device, where module and example are on the CPU.
-        settings: how the result will be measured.
+        settings: how the compiled module will be measured.
         check: compares outputs of the compiled module with the reference.
         name: a file name for the module; different modules have different names.
         folder: for files that a later run may reuse.
         options: the compiler's own settings, an instance of `Compiler.settings`; None if it has none.
-        began: `time.monotonic()` at the start of the process.
+        began: `time.monotonic()` at the start of the measuring process.
         time_limit_s: seconds after which the process is stopped.
         begin: callback at the beginning of a phase, with its name.
         note: callback with fields of the record.

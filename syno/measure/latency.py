@@ -112,10 +112,10 @@ def measure(
         make_inputs: makes one input. It is called until the inputs exceed the cache, and they are used in turn.
         settings: how to measure.
         check: checks the output of the last timed call, and outputs for inputs of its own; None: no check.
-        flops, weight_bytes: of one call, for the comparison with `peak`.
+        flops, weight_bytes: multiply-adds of one call and bytes of the weights, for the comparison with `peak`.
         inside: the share of the FLOPs that read no padding, and so cannot be skipped.
         peak: the peak of the machine (`syno.measure.machine.peak`).
-        stopwatch: None: the stopwatch of the device.
+        stopwatch: times a series of calls; None: the stopwatch of the device.
 
     Raises:
         WrongOutputError: an output differs from the reference by more than is allowed.
@@ -149,7 +149,7 @@ def measure(
 
 
 def pool_of(make_inputs: Callable[[], Inputs]) -> tuple[list[Inputs], bool]:
-    """Return at least two inputs, enough to exceed the cache if possible; and whether they exceed it."""
+    """Return at least two inputs, enough to exceed the largest cache if possible; and whether they exceed it."""
     pool = [make_inputs(), make_inputs()]
     each = bytes_of(pool[0])
     cache = cache_bytes(next((tensor.device for tensor in tensors_in(pool[0])), torch.device("cpu")))
@@ -159,7 +159,7 @@ def pool_of(make_inputs: Callable[[], Inputs]) -> tuple[list[Inputs], bool]:
 
 
 def bytes_of(value: Any) -> int:
-    """Return the bytes of the tensors in a value."""
+    """Return the number of bytes of all tensors in a value."""
     return sum(int(tensor.numel() * tensor.element_size()) for tensor in tensors_in(value))
 
 

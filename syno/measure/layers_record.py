@@ -65,7 +65,7 @@ class LayersRecord(MeasurementRecord):
 
     @property
     def measured(self) -> tuple[MeasuredSubject, ...]:
-        """All layers with their settings."""
+        """The measured layers, each with its settings."""
         return tuple(found for layer in self.layers for found in layer.record.measured)
 
     @property
@@ -74,12 +74,12 @@ class LayersRecord(MeasurementRecord):
         return any(layer.record.status not in ("ok", "misfit") for layer in self.layers)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the latency of each layer, and what it costs."""
+        """Yield a row for each layer: its latency, FLOPs and parameters."""
         for layer in self.layers:
             yield from (row | {"layer": layer.title} for row in layer.record.rows())
 
     def lines(self, place: str) -> Iterator[Line]:
-        """Yield the latency of each layer, or the reason why there is none."""
+        """Yield a line for each layer: its latency, or the reason why it has none."""
         for layer in self.layers:
             found, here = layer.record, f"{self.name}, {layer.name}, {place}"
             if found.latency_ms is not None:

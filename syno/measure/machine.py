@@ -54,7 +54,7 @@ class Peak:
         return max(larger) if larger else min((speed for _, speed in self.bandwidths), default=self.bytes_per_second)
 
     def limit_seconds(self, flops: int, moved_bytes: int) -> float:
-        """Return the lower bound of the time of code that does so many FLOPs and moves so many bytes, in seconds."""
+        """Return the least seconds in which the device can do so many FLOPs and move so many bytes."""
         return max(flops / self.flops_per_second, moved_bytes / self.bandwidth(moved_bytes))
 
     def is_below(self, flops_per_second: float, bytes_per_second: float) -> bool:
@@ -67,7 +67,7 @@ class Peak:
         return flops_per_second > most_flops or bytes_per_second > most_bytes
 
     def or_faster(self, other: Peak) -> Peak:
-        """Return a peak with the larger value of each speed."""
+        """Return the peak with the larger value of each speed in this and the other peak."""
         bandwidths: dict[int, float] = {}
         for size, speed in (*self.bandwidths, *other.bandwidths):
             bandwidths[size] = max(speed, bandwidths.get(size, 0.0))
@@ -140,7 +140,7 @@ def _compiled_loops() -> Peak | None:
 
 
 def _convolutions(kind: str, device: str, options: dict[str, Any]) -> Iterator[float]:
-    """Yield FLOPs per second of convolutions in both memory formats."""
+    """Yield the FLOPs per second of convolutions in both memory formats, for a kind of device ("cpu" or "cuda")."""
     import torch
     from torch.nn import functional
 
@@ -153,7 +153,7 @@ def _convolutions(kind: str, device: str, options: dict[str, Any]) -> Iterator[f
 
 
 def _movements(kind: str, device: str, options: dict[str, Any]) -> dict[int, float]:
-    """Return bytes per second of matrix-vector products and copies, by their working set in bytes."""
+    """Return the bytes per second of matrix-vector products and copies, by their working set in bytes."""
     import torch
 
     moved = dict[int, float]()
@@ -214,7 +214,7 @@ def processor_flags() -> frozenset[str]:
 
 
 def _about_processor(key: str) -> str:
-    """Return the first value of a key in /proc/cpuinfo; empty if there is none."""
+    """Return the value of a key at its first place in /proc/cpuinfo; "" if there is none."""
     if not PROCESSORS.exists():
         return ""
     lines = PROCESSORS.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -222,7 +222,7 @@ def _about_processor(key: str) -> str:
 
 
 def machine_id() -> str:
-    """Return an identifier of this machine: a hash of the processor's name, the number of cores, the memory, and a name.
+    """Return an identifier of this machine: a hash of the processor's name, the number of cores, the memory size, and a name.
 
     The name is /etc/machine-id, or the host name if there is no such file.
     """

@@ -152,7 +152,7 @@ def _on_this_machine(job: Job, compiler: Compiler, material: Material) -> Latenc
 def _peak(
     compiler: Compiler, settings: LatencySettings, device: str, material: Material, *, again: bool = False
 ) -> Peak | None:
-    """Return the device's peak in the module's dtype; None if the compiler may compute in lower precision."""
+    """Return the peak of the device in the module's dtype; None if the compiler may compute in lower precision."""
     from syno.measure.machine import peak
     from syno.measure.output_check import least_precise_type
 
@@ -184,9 +184,9 @@ def compiled_and_called(compiler: Compiler, job: Job) -> tuple[Callable[..., Any
 
 
 def fault_of_machine(error: BaseException | None) -> str:
-    """Return the message that shows that the machine caused an error, such as a full disk; "" if the machine did not.
+    """Return the error's message if it shows that the machine is at fault, such as a full disk; "" otherwise.
 
-    The messages of the exceptions that caused it are searched, too.
+    The messages of the exceptions that caused the error are searched, too.
     """
     while error is not None:
         if isinstance(error, MachineError):
@@ -198,7 +198,7 @@ def fault_of_machine(error: BaseException | None) -> str:
 
 
 def status_of(error: Exception, phase: str) -> tuple[Status, str]:
-    """Return the status of a record, and the reason, for an error in a phase."""
+    """Return the status of a record, and the reason, for an error that was raised in this phase of the measurement."""
     if fault := fault_of_machine(error):
         return "crashed", f"{phase}: the machine is at fault: {fault}"
     said = str(error).strip()
@@ -246,7 +246,7 @@ class Prepared:
         self.last = given, self.compiled(*given)
 
     def find_limit(self, request: Request) -> None:
-        """Set `limit_ms`, for the bytes of the last call."""
+        """Set `limit_ms`, the lower bound of a call, from the FLOPs and the bytes of the last call."""
         self.limit_ms = limit_ms(request, self.material, self.call_bytes)
 
     @property
@@ -279,9 +279,9 @@ def limit_ms(request: Request, material: Material, call_bytes: int) -> float | N
 
 
 def prepared(request: Request, subject: Subject, begin: Begin) -> Prepared:
-    """Return a subject, compiled as the request says on this machine, with its outputs checked.
+    """Return a subject compiled on this machine as the request says, after a check of its outputs.
 
-    Raises what the compiler raises, and WrongOutputError as `syno.measure.output_check.OutputCheck.require`.
+    Raises the compiler's exceptions, and WrongOutputError as `syno.measure.output_check.OutputCheck.require`.
     """
     from syno.measure.latency import pool_of
     from syno.measure.output_check import check_of

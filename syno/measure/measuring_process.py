@@ -45,7 +45,7 @@ MIB = 2**20
 
 
 def kill(process: subprocess.Popen[bytes], family: set[psutil.Process]) -> None:
-    """Kill the process group of a process, and descendants with groups of their own; wait for the process.
+    """Kill the process group of a process, and descendants that have groups of their own; then wait for the process.
 
     `family` has descendants that were seen before. Without psutil, descendants with groups of their own are not killed.
     """
@@ -85,7 +85,7 @@ def _resident_bytes(process: psutil.Process) -> int:
 
 
 def crash_in_words(code: int) -> str:
-    """Return a clause about how a process ended, by its exit code."""
+    """Return a clause about the end of a process, such as its signal, by its exit code."""
     if code >= 0:
         return f"the process ended{f' with exit code {code}' if code else ''}"
     hint = "; the system does that where memory is short" if -code == signal.SIGKILL else ""
@@ -96,8 +96,8 @@ class LocalProcess(Connection):
     """A measuring process on this machine, in a session of its own, with a folder for its caches and temporary files.
 
     Args:
-        threads: CPU threads.
-        descriptors: file descriptors that it inherits.
+        threads: number of CPU threads.
+        descriptors: file descriptors that the process inherits.
     """
 
     def __init__(self, threads: int, descriptors: tuple[int, ...] = ()) -> None:
@@ -127,7 +127,7 @@ class LocalProcess(Connection):
 
     @property
     def used_mib(self) -> float:
-        """MiB of the resident pages of the process and its descendants; shared pages count for each of them.
+        """Resident memory of the process and its descendants, in MiB; shared pages count for each of them.
 
         Address space does not count, because frameworks reserve far more of it than they use.
         """
@@ -136,7 +136,7 @@ class LocalProcess(Connection):
 
     @property
     def death(self) -> str:
-        """A clause about how the process has ended, with the last line of its stderr."""
+        """A clause about how the process ended, with the last line of its stderr."""
         code = self.process.wait()
         said = self._log.read_text(encoding="utf-8", errors="replace")[-TAIL_CHARACTERS:].strip().splitlines()
         if full := next((line for line in said if NO_ROOM.search(line)), None):
@@ -256,7 +256,7 @@ class MeasuringProcess:
                 raise
 
     def _again(self, request: Request, progress: Tell) -> Findings:
-        """Return the findings of the first process that does not die, in up to three attempts; else those of the third."""
+        """Return the findings of the first of up to three processes that survives; if all die, the findings of the third."""
         phases: list[Phase] = []  # phases in which processes died
         while len(phases) < MOST_DEATHS:
             if phases:
@@ -306,7 +306,7 @@ class MeasuringProcess:
         return self._answers.pop(text)
 
     def _sent(self, request: Request) -> str:
-        """Send a request, unless that was done before, and return its text."""
+        """Send a request, unless `ask` has sent it before, and return its text."""
         text = request.model_dump_json()
         if text not in self._asked and text not in self._answers:
             if self._local is None:

@@ -37,7 +37,7 @@ class BackboneSubject(Subject):
     Attributes:
         model: a backbone's name, or `package.module:function`.
         model_settings: further arguments of this function.
-        width: factor on its numbers of features.
+        width: factor on the network's numbers of features.
         placed: operators that other layers already contain.
         operator: the text of the operator, or of another replacement; None for the original network.
         layers: the layers to replace, as in `syno.train.settings.WorkloadSettings`.
@@ -62,12 +62,12 @@ class BackboneSubject(Subject):
 
     @property
     def replacement(self) -> AnyOperator | None:
-        """The operator, or the baseline that is a module."""
+        """The operator or other replacement in the network; None for the original network."""
         return None if self.operator is None else read_replacement(self.operator)
 
     @property
     def title(self) -> str:
-        """The operator's name."""
+        """The name of the replacement; for the original, of the network."""
         found = self.replacement
         return ORIGINAL if found is None else found.name
 
@@ -101,11 +101,11 @@ class BackboneSubject(Subject):
         return (_MADE[key],) if key in _MADE else ()
 
     def example(self, batch: int = 1) -> Inputs:
-        """Return inputs: the samples if it has any; else with zeros for real numbers."""
+        """Return inputs of the network: the subject's samples if it has any; else zeros for real numbers."""
         return self._drawn(batch) if self.samples is None else self.samples.make(batch)
 
     def _drawn(self, batch: int) -> Inputs:
-        """Return inputs with zeros for real numbers."""
+        """Return inputs of the network for this batch size, with zeros for real numbers."""
         return _zeros((batch, *self.sample_shape), self.symbols)
 
     def layout(self) -> torch.memory_format:
@@ -115,7 +115,10 @@ class BackboneSubject(Subject):
         return torch.contiguous_format
 
     def make(self, device: str, batch: int) -> Material:
-        """Return the network. Its reference is the network in double precision with operators in the literal mode."""
+        """Return the network, or the single layer, to be measured.
+
+        Its reference is the network in double precision and literal mode.
+        """
         import torch
         from torch import nn
 
@@ -188,7 +191,7 @@ class BackboneSubject(Subject):
         )
 
     def _one_layer(self, network: nn.Module, example: Inputs) -> tuple[nn.Module, tuple[int, ...]]:
-        """Return the layer, and the shape of its input."""
+        """Return the layer to be measured alone, and the shape of its input."""
         from syno.model.extraction import replaceable
 
         layers = {layer.name: layer for layer in replaceable(network, example, self.layers)}
@@ -227,7 +230,7 @@ class NetworkSubject(BackboneSubject):
         return make_network(BACKBONES, self.model, given, self.model_settings, self.example())
 
     def layout(self) -> torch.memory_format:
-        """Return the memory format of the settings."""
+        """Return the memory format in the subject's settings."""
         import torch
 
         is_last = self.memory_format == "channels_last" and is_picture(self.image_shape)
@@ -249,12 +252,12 @@ class LanguageModelSubject(BackboneSubject):
 
     @property
     def symbols(self) -> int:
-        """The vocabulary."""
+        """The number of different tokens, which is the vocabulary."""
         return self.vocabulary
 
     @property
     def sample_shape(self) -> tuple[int, ...]:
-        """The shape of a sequence."""
+        """The shape of a sequence of tokens: (length,)."""
         return (self.length,)
 
     def _network_alone(self) -> nn.Module:
@@ -294,7 +297,7 @@ class NetworkWithInputs(BackboneSubject):
         return make_network(BACKBONES, self.model, given, self.model_settings, self.example())
 
     def layout(self) -> torch.memory_format:
-        """Return the memory format of the settings."""
+        """Return the memory format in the subject's settings."""
         import torch
 
         return torch.channels_last if self.memory_format == "channels_last" else torch.contiguous_format

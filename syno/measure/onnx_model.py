@@ -61,12 +61,12 @@ class OnnxModel:
         return tuple(name for name, _ in self.leaves if name)
 
     def arrays(self, tensors: Iterable[torch.Tensor]) -> dict[str, Any]:
-        """Return inputs as runtimes take them: arrays of the same memory, by the names of the model's inputs."""
+        """Return tensors as inputs for runtimes: arrays that share their memory, by the names of the model's inputs."""
         return {name: x.contiguous().numpy() for name, x in zip(self.inputs, tensors, strict=True)}
 
     @cached_property
     def layers(self) -> dict[str, list[str]]:
-        """The names of the nodes that multiply, by the name of their layer in the module, such as "blocks.0.conv1"."""
+        """For each layer of the module, such as "blocks.0.conv1": the names of its nodes that multiply."""
         weights, found = {weight.name for weight in self.proto.graph.initializer}, dict[str, list[str]]()
         for node in self.proto.graph.node:
             if node.op_type in PRODUCTS:
@@ -78,7 +78,7 @@ class OnnxModel:
         return found
 
     def nodes_of(self, layers: Iterable[str]) -> list[str]:
-        """Return the names of the nodes of layers. UnknownNameError if there is no such layer."""
+        """Return the names of the nodes of these layers. UnknownNameError if there is no such layer."""
         for layer in layers:
             if layer not in self.layers:
                 raise UnknownNameError(f'the network has no layer "{layer}" in ONNX; there are: {", ".join(self.layers)}')
@@ -86,7 +86,7 @@ class OnnxModel:
 
     @cached_property
     def _returns_tensor(self) -> bool:
-        """Whether the module returns a tensor by itself: to put one into a structure takes 5 us in each call."""
+        """Whether the module returns a single tensor: building a nested output takes 5 us in each call, which this avoids."""
         return len(self.outputs) == len(self.leaves) == 1 and bool(self.structure.is_leaf())
 
     def output_of(self, tensors: Iterable[torch.Tensor]) -> Any:

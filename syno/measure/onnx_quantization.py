@@ -1,6 +1,6 @@
 """Quantization of ONNX models to 8-bit integers after training, for OpenVINO (NNCF) and for ONNX Runtime.
 
-Layers are named as in the PyTorch module, such as "blocks.0.conv1". Those that lose too much stay in floats.
+Layers are named as in the PyTorch module, such as "blocks.0.conv1". Layers that cost too much score stay in floating point.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def for_openvino(model: OnnxModel, inputs: Inputs, float_layers: Sequence[str] =
 
     Args:
         model: the model.
-        inputs: from which the ranges of activations are found.
+        inputs: calibration inputs, for the ranges of activations.
         float_layers: layers that stay in floats.
     """
     nncf, parameters = openvino("nncf"), openvino("nncf.quantization.advanced_parameters")
@@ -103,15 +103,15 @@ def in_integers(compiler: str, model: OnnxModel, inputs: Inputs, threads: int, f
 
 
 def with_accuracy_control(score: Callable[[tuple[str, ...]], float], layers: Sequence[str], least: float) -> tuple[str, ...]:
-    """Return the layers of a network in integers that go back to floats so that its score is high enough.
+    """Return the layers of a quantized network that go back to floating point, so that its score is high enough.
 
-    Those with which the score gains most go first, one after another. NNCF's own control does so for OpenVINO; but it names no
-    layers, which ONNX Runtime, or a measurement with another batch, could be told.
+    Layers that gain the most score go first, one after another. NNCF's own control does so for OpenVINO, but does not name the
+    layers, which ONNX Runtime and measurements with another batch need.
 
     Args:
-        score: of the network with these layers in floats; higher is better.
+        score: function that returns the score of the network with these layers in floating point; higher is better.
         layers: all layers.
-        least: the score that is high enough. If the network cannot reach it, all layers are in floats.
+        least: the score that is high enough. If the network cannot reach it, all layers go back to floating point.
     """
     if score(()) >= least:
         return ()

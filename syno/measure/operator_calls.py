@@ -51,7 +51,7 @@ def operator_call() -> Any:
 
 
 def exchanged(module: nn.Module, replacements: Mapping[nn.Module, nn.Module]) -> nn.Module:
-    """Replace submodules of a network in place, and return it; if the network itself is replaced, return its replacement."""
+    """Replace submodules of a network in place, as {submodule: replacement}; return the network (or its own replacement)."""
     for name, part in list(module.named_modules(remove_duplicate=False)):  # a module may be in several places
         if name and part in replacements:
             module.set_submodule(name, replacements[part])

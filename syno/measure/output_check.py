@@ -57,7 +57,7 @@ class Samples:
 
     Attributes:
         batch: the number of samples in the batch.
-        chosen: the indices of the selected samples.
+        chosen: the indices of the selected samples in the batch.
     """
 
     batch: int
@@ -117,9 +117,9 @@ class Expected:
 
 
 def _difference(output: Tensor, exact: Tensor) -> tuple[float, Tensor | None]:
-    """Return the largest difference as a share of the largest value, and the differences of all elements.
+    """Return the largest difference as a share of the largest value, and the absolute differences of all elements.
 
-    The latter are None if the tensor is empty or the former is infinite.
+    The differences are None if the tensor is empty or the share is infinite.
     """
     if not exact.numel():
         return 0.0, None
@@ -179,7 +179,7 @@ class SimulatedRounding(TorchDispatchMode):  # type: ignore[misc]  # mypy does n
 
     Args:
         unit: the unit roundoff, such as 2**-24 for single precision.
-        seed: of the errors.
+        seed: seed of the errors.
     """
 
     @classmethod
@@ -227,7 +227,7 @@ class SimulatedRounding(TorchDispatchMode):  # type: ignore[misc]  # mypy does n
 
 @functools.cache
 def _random_errors() -> Tensor:
-    """Return the random numbers of deviation 1 from which all errors are taken, at a random offset for each operation."""
+    """Return random numbers of standard deviation 1 that serve as errors; each operation takes them from a random offset."""
     generator = torch.Generator().manual_seed(0)
     return torch.empty(DRAWN, dtype=torch.float64).uniform_(-sqrt(3), sqrt(3), generator=generator)
 
@@ -323,7 +323,7 @@ def _largest(exact: Tensor) -> float:
 
 
 def root_mean_square(tensor: Tensor) -> float:
-    """Return the root mean square of the finite numbers; 0 if there are none."""
+    """Return the root mean square of the finite elements; 0 if there are none."""
     finite = tensor if bool(tensor.isfinite().all()) else tensor[tensor.isfinite()]
     return float(finite.square().mean().sqrt()) if finite.numel() else 0.0
 
@@ -384,7 +384,10 @@ class OutputCheck:
         return worst
 
     def of_output(self, output: Any, inputs: Inputs) -> Deviation:
-        """Return the deviation of an output for another input; the estimate of rounding errors is first that of the inputs."""
+        """Return the deviation of an output for inputs other than those of the check.
+
+        The rounding errors are first estimated from the check's own inputs.
+        """
         return self._compare(output, self._expect(inputs, self.expected))[0]
 
     def require(self, deviation: Deviation, subject: str = "the output") -> Deviation:
@@ -394,7 +397,9 @@ class OutputCheck:
         return deviation
 
     def _compare(self, output: Any, expected: Expected) -> tuple[Deviation, Expected]:
-        """Return the deviation of an output, and the expectation it was compared with: a closer estimate if it was in doubt."""
+        """Return the deviation of an output from an expectation, and the expectation: a closer estimate if the first was
+        exceeded.
+        """
         found = expected.deviation(output)
         is_in_doubt = not found.of_allowed <= 1 and isfinite(found.relative)
         if self._tolerance is not None or expected.runs >= MOST_RUNS or not is_in_doubt:
@@ -504,14 +509,16 @@ def wrong_output(deviation: Deviation, tolerance: float | None, subject: str) ->
 
 
 def relative_error(output: Any, expected: Any) -> float:
-    """Return the largest difference of any two numbers, over the largest value expected in that tensor; infinite for other
-    shapes or numbers of tensors, and where only one of the two is a finite number."""
+    """Return the largest difference of two corresponding elements, divided by the largest expected value of their tensor.
+
+    Infinite if shapes or numbers of tensors differ, or if only one of two elements is finite.
+    """
     exact = tuple(tensor.detach().double().cpu() for tensor in tensors_in(expected))
     return Expected((), exact, tuple(allowed_by_tolerance(tensor, 1.0) for tensor in exact)).deviation(output).relative
 
 
 def _computed(function: Callable[..., Any], inputs: Iterable[Any]) -> tuple[Tensor, ...]:
-    """Return the tensors of the function's output in double precision, which is also the default dtype during the call."""
+    """Return the tensors of the function's output, computed in double precision, which is also the default dtype meanwhile."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:

@@ -51,10 +51,11 @@ class Request(BaseModel):
     Attributes:
         options: the compiler's own settings, as JSON.
         time_limit_s: seconds after which the process is stopped.
-        folder: for files that later runs can reuse; empty: none. By ssh, a name for the folder of trials on the other machine.
+        folder: folder for files that later runs can reuse; empty: none. By ssh, a name for the folder of trials on the other
+            machine.
         remote: the settings of a remote `device`; None for a device of this machine.
         measured: "latency": the subject's latency. "network": the speedup of the subject, a network with an operator, over the
-            original, timed in turns. "layers": the same, by timing each distinct size of the replaced layers.
+            original, timed in turns. "layers": this speedup, by timing each distinct size of the replaced layers.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -71,7 +72,7 @@ class Request(BaseModel):
 
     @property
     def is_speedup(self) -> bool:
-        """Whether it asks for a speedup, not a latency."""
+        """Whether the request asks for a speedup, not a latency."""
         return self.measured != "latency"
 
     @property
@@ -86,12 +87,12 @@ class Findings(BaseModel):
     """The state of a measurement.
 
     Attributes:
-        phase: the current phase.
+        phase: the current phase, such as compiling or measuring.
         shortcoming: a sentence if the measured code is not as requested, such as untuned parts; "" otherwise.
         device_name: the name of the device.
         fields: the fields of the record so far.
         count: the progress of tuning.
-        status: None until the end.
+        status: the status of the finished measurement; None until the end.
         reason: the reason for any status but "ok".
     """
 
@@ -159,7 +160,7 @@ class About(BaseModel):
 
 
 def line(kind: Kind, content: object) -> str:
-    """Return a message as a line."""
+    """Return a message as one line of the protocol, from its kind and content."""
     return f"{MARK}{kind} {json.dumps(to_jsonable_python(content))}\n"
 
 

@@ -27,7 +27,10 @@ def quantized_for(job: Job) -> torch.fx.GraphModule:
 
 
 def calibration_inputs(job: Job, samples: int = 0) -> list[tuple[torch.Tensor, ...]]:
-    """Return inputs of a job for the calibration of activation ranges: `CALIBRATIONS`, or more for so many samples."""
+    """Return a compiler job's inputs for the calibration of activation ranges.
+
+    There are `CALIBRATIONS` of them, or more so that they have at least `samples` samples in total.
+    """
     count = max(CALIBRATIONS, -(-samples // job.settings.batch))
     return [job.example, *(job.make_inputs() for _ in range(count - 1))]
 

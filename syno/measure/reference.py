@@ -27,7 +27,7 @@ class Material:
 
     Attributes:
         module: in evaluation mode, on the device.
-        shape: of an input, with the batch.
+        shape: shape of an input, with the batch.
         generator: random generator of the inputs, on the device.
         reference: computes the exact output, on the host and in double precision; takes inputs of any dtype and device.
         reference_name: "interpreter", "literal module", "fused module", "network of literal modules" or "eager module".
@@ -64,7 +64,7 @@ class Material:
         return (random_input(self.shape, self.generator, self.symbols).contiguous(memory_format=self.layout),)
 
     def make_check_inputs(self) -> list[tuple[Tensor, ...]]:
-        """Return the inputs for the output check."""
+        """Return the inputs for which the output check compares the module with its reference."""
         if self.network_inputs is not None:
             return [self._tensors(lambda shape: telling_inputs(shape, self.generator, flops=self.flops)[0])]
         inputs = telling_inputs(self.shape, self.generator, self.symbols, self.flops)
@@ -102,7 +102,7 @@ class BySample(nn.Module):  # type: ignore[misc]
         self.module = module
 
     def forward(self, x: Tensor) -> Tensor:
-        """[N, ...] -> [N, ...]."""
+        """Return the module's output [N, ...], computed sample by sample from an input [N, ...]."""
         return torch.cat([self.module(sample) for sample in x.split(1)])
 
 
@@ -142,10 +142,11 @@ def telling_inputs(
     """Return random inputs whose values grow towards the corners, so that a wrong pixel there visibly changes means.
 
     Args:
-        shape: with the batch; spatial axes are those after the first two, or the second if there are no more.
+        shape: shape of an input, with the batch. Spatial axes are those after the first two, or the second if there are only
+            two.
         generator: random generator of the inputs.
         symbols: the vocabulary size if the input is token ids, which do not grow.
-        flops: of one call. The inputs have four samples in total, but fewer if calls are expensive.
+        flops: multiply-adds of one call. The inputs have four samples in total, but fewer if calls are expensive.
     """
     count = min(ceil(FEWEST_SAMPLES / max(shape[0], 1)) if shape else 1, max(1, int(MOST_FLOPS / max(flops, 1))))
     inputs = [random_input(shape, generator, symbols) for _ in range(count)]
@@ -176,7 +177,7 @@ def vary_constants(network: nn.Module, example: Any, seed: int) -> None:
     Args:
         network: in evaluation mode.
         example: inputs of random values.
-        seed: of the random values.
+        seed: seed of the random values.
     """
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

@@ -56,7 +56,7 @@ class Layers:
         return sum(count * time for count, time in zip(self.counts, times, strict=True))
 
     def summed(self, times: Sequence[float], rest: float) -> tuple[float, float]:
-        """Return the times of the original network and of the network with the operator.
+        """Return the times of the original network and of the network with the operator, as sums over layers.
 
         Args:
             times: times of one original layer of each size, followed by those of the operator in each size.
@@ -82,10 +82,10 @@ def layers_of(subject: BackboneSubject) -> Layers:
 
 
 def layer_speedups(layers: Layers, turns: Turns, limits: Sequence[float | None]) -> tuple[LayerSpeedup, ...]:
-    """Return the times and the speedup of each size.
+    """Return the times and the speedup for each size of the replaced layers.
 
     Args:
-        layers: the sizes.
+        layers: the distinct sizes.
         turns: the rounds: in each, the times of all original layers, followed by those of the operator in each size.
         limits: lower bounds of one call, in milliseconds, in the same order.
     """
@@ -103,7 +103,7 @@ Fields: TypeAlias = dict[str, Any]
 
 
 def joined(shortcomings: Sequence[str]) -> str:
-    """Return the distinct sentences as one text."""
+    """Return the distinct sentences about shortcomings as one text."""
     return " ".join(sorted(set(filter(None, shortcomings))))
 
 
@@ -225,7 +225,7 @@ class SpeedupMeasuring:
         }
 
     def _rest(self, request: Request, layers: Layers, originals: Sequence[Prepared]) -> Rest:
-        """Measure the original's share of time outside of its replaced layers; 0 if the layers alone take longer."""
+        """Measure the original network outside of its replaced layers; its share is 0 if the layers alone take longer."""
         network = self._original(request, self._subject(request))
         turns = self._timed([network, *originals], _shared(request, len(originals)))
         shares = sorted(1 - layers.total(times[1:]) / times[0] for times in turns.rounds)
@@ -275,7 +275,9 @@ class SpeedupMeasuring:
         return self._kept[name]
 
     def _make_room(self) -> None:
-        """Have PyTorch's compiler forget everything if it holds much: it compiles one piece of code only so many times."""
+        """Reset PyTorch's compiler if it holds much compiled code: it compiles one piece of code only a limited number of
+        times.
+        """
         dynamo = sys.modules.get("torch._dynamo")
         if dynamo is not None:
             dynamo.config.recompile_limit = max(dynamo.config.recompile_limit, 4 * MOST_COMPILED)
@@ -290,7 +292,7 @@ class SpeedupMeasuring:
 
 
 def _identity(request: Request, subject: BackboneSubject) -> str:
-    """Return a text that is equal for requests of the same original."""
+    """Return a text that is equal for requests whose original network is the same, as a cache key."""
     rest = request.model_dump_json(exclude={"subject", "measured", "time_limit_s", "memory_limit_mib"})
     return f"{subject.model_dump_json()} {rest}"
 

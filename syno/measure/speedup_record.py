@@ -24,16 +24,17 @@ class Conditions(BaseModel):
     """Everything that a measurement depends on. Where all of it is equal, nothing is measured again.
 
     Attributes:
-        operator_id: of the operator.
+        operator_id: id of the operator.
         network: the original network, with the sizes of its input.
-        measured: "network": the whole networks are timed in turns; "layers": each distinct size of the replaced layers is.
+        measured: "network": the whole networks are timed in turns; "layers": each distinct size of the replaced layers is
+            timed.
         compiler: a name in `COMPILERS`, or the path of a user's own.
         options: the compiler's own settings.
-        device: where it is measured: its kind, its name, and CPU threads.
+        device: the device that measures: its kind, its name, and CPU threads.
         machine: an identifier of the machine: a hash, or the address of a remote device.
         settings: how latency is measured.
-        versions: of the packages that take part, there where it is measured, a checksum of the code that makes networks, and
-            one of the user's own code in the network, the operator and the compiler, if there is any.
+        versions: versions of the packages that take part, on the machine that measures; a checksum of the code that makes
+            networks; and a checksum of the user's own code in the network, the operator and the compiler, if there is any.
         repeat: the number of this measurement among several of the same network, from 0.
     """
 
@@ -63,7 +64,7 @@ class LayerSpeedup(BaseModel):
         count: the number of replaced layers of this size.
         original_ms: milliseconds of one call of the original layer.
         latency_ms: milliseconds of one call of the operator in its place.
-        speedup: the ratio of the two.
+        speedup: `original_ms` over `latency_ms`.
         original_limit_ms, limit_ms: lower bounds of the two latencies by the device's peak, as in tuning records; None if the
             peak is not known.
     """
@@ -85,8 +86,8 @@ class SpeedupRecord(Record):
     latencies of the networks are sums over layers.
 
     Attributes:
-        name: of the operator.
-        operator: its text.
+        name: name of the operator.
+        operator: text of the operator.
         conditions: what the measurement depends on.
         status: "ok", or why there is no speedup: "compile_failed", "wrong_output", "failed", "crashed", "timeout",
             "out_of_memory", "misfit", as in `syno.measure.tuning_record`; "partial" if parts of the network run untuned.
@@ -109,9 +110,10 @@ class SpeedupRecord(Record):
             for all layers together.
         choice, original_choice: the compilers that `fastest` chose for the two networks; None with other compilers, or if
             single layers were timed.
-        flops, parameters: of the network with the operator; multiply-adds count as one FLOP.
-        time_limit_s, memory_limit_mib: limits of the measurement. A record that ended by one is not valid for larger ones.
-        date: when it was measured, UTC.
+        flops, parameters: FLOPs and parameters of the network with the operator; a multiply-add counts as one FLOP.
+        time_limit_s, memory_limit_mib: limits of the measurement. A record of a measurement that exceeded a limit is not valid
+            for larger limits.
+        date: time of the measurement, UTC.
     """
 
     kind_of_record = "record of a speedup"
@@ -170,10 +172,10 @@ class SpeedupRecord(Record):
         return (MeasuredSubject(found.network, found.settings, found.compiler),)
 
     def lines(self, is_known: bool = False) -> Iterator[Line]:
-        """Yield the speedup with its interval, those of layers, and the reason if there is none, or it is uncertain.
+        """Yield the lines to print: the speedup with its interval, the speedups of layers, and why it is missing or uncertain.
 
         Args:
-            is_known: whether it was measured before.
+            is_known: whether the speedup was measured before.
         """
         place = f"{self.name}, {self.conditions.compiler} on {self.conditions.device.name}"
         fast = partial(times_as_fast, form=".3f", level="95 % in ")
@@ -195,7 +197,7 @@ class SpeedupRecord(Record):
 
     @property
     def _kernels(self) -> str:
-        """How many layers of both networks native kernels compute, in words; "" with other compilers."""
+        """A clause with the numbers of layers of both networks that native kernels compute; "" with other compilers."""
         own, original = (one.kernels if one is not None else "" for one in (self.code, self.original_code))
         return f", {own}, original {original.removeprefix('native kernels ')}" if own and original else own and f", {own}"
 
@@ -216,5 +218,5 @@ class SpeedupRecord(Record):
 
 
 def _by(choice: CompilerChoice | None) -> str:
-    """Return the chosen compiler in words; "" if there was no choice."""
+    """Return a clause that names the compiler that `fastest` chose; "" if there was no choice."""
     return "" if choice is None else f" with {choice.compiler}"

@@ -49,10 +49,10 @@ BY_LIMIT = ("timeout", "out_of_memory")  # how a measurement ends that might suc
 
 
 class SpeedupStore:
-    """The records in a folder.
+    """The store of speedup records, one file per measurement in a folder.
 
     Args:
-        folder: is made when the first record is written.
+        folder: the folder, which is made when the first record is written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -80,7 +80,7 @@ class SpeedupStore:
         return record
 
     def write(self, record: SpeedupRecord) -> None:
-        """Write a record, unless it is one of a process that died; readers see all of it or nothing.
+        """Write a record, unless its process died; readers see the whole record or nothing.
 
         Raises SpecError if it cannot be written.
         """
@@ -120,13 +120,13 @@ class SpeedupStore:
 
 
 def is_kept(record: SpeedupRecord) -> bool:
-    """Return whether a record is stored: not if other work of the machine may have ended the process or used its memory."""
+    """Return whether a record is stored: not if other work on the machine may have killed the process or used its memory."""
     without_limit = record.status == "out_of_memory" and record.memory_limit_mib is None
     return record.status != "crashed" and not without_limit
 
 
 def _is_less(before: float | None, now: float | None) -> bool:
-    """Return whether a limit was smaller than it is now; None is no limit."""
+    """Return whether an earlier limit was smaller than the present one; None is no limit."""
     return before is not None and (now is None or before < now)
 
 
@@ -254,7 +254,7 @@ class Speedups:
     def known(self, operator: AnyOperator, repeat: int = 0) -> SpeedupRecord | None:
         """Return the record of this operator in the store; None if it is not there. Nothing is measured.
 
-        A record that the process died with the operator is known to this object only, and not stored.
+        If the process died with the operator, the record of that is known to this object only, and is not stored.
         """
         if self.store is None:
             return None
@@ -285,7 +285,7 @@ class Speedups:
 
     @cached_property
     def _same(self) -> Conditions:
-        """The conditions of a measurement that do not depend on the operator."""
+        """The part of a measurement's conditions that does not depend on the operator."""
         place = place_of_measurement(self.device, self.remote)
         return Conditions(
             operator_id="",
@@ -351,7 +351,7 @@ class Speedups:
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a measurement: kind and name of the device, an identifier of its machine, and its versions of packages."""
+    """The place of a measurement: kind and name of the device, an identifier of its machine, and versions of its packages."""
 
     kind: str
     name: str

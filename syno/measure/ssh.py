@@ -51,7 +51,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class ConnectionLostError(DeviceError):
-    """A connection that ended, and may come back."""
+    """An error of a connection that was lost, and may come back."""
 
 
 # Patterns of ssh's messages, their meanings, and whether the error may be temporary.
@@ -83,7 +83,7 @@ class Session(Connection):
 
     Args:
         name: the name of the device, for messages.
-        device: its settings.
+        device: the settings of the device.
         arguments: the arguments of `syno.measure.answering`.
         connect_seconds: the timeout of the connection.
     """
@@ -151,11 +151,11 @@ class Session(Connection):
 
     @property
     def where(self) -> str:
-        """The device and its host, for messages."""
+        """The name of the device and its host, for messages."""
         return f'device "{self._name}" (ssh {self._device.host})'
 
     def _failure(self, code: int) -> DeviceError:
-        """Return the error for an exit code of ssh."""
+        """Return the error to raise for an exit code of ssh."""
         errors = self._errors.read_text(encoding="utf-8", errors="replace")
         said = errors.strip().splitlines()
         last = said[-1].strip()[:SAID_CHARACTERS] if said else "nothing"
@@ -168,7 +168,7 @@ class Session(Connection):
         return DeviceError(f"{self.where}: {self._of_python(code, errors)} (it said: {last})")
 
     def _of_python(self, code: int, errors: str) -> str:
-        """Return the meaning of an exit code of the command on the other machine."""
+        """Return the meaning of the exit code of the Python command on the other machine; `errors` is its stderr."""
         python = self._device.python
         if code in (NOT_FOUND, NOT_EXECUTABLE):
             what = "there is no program" if code == NOT_FOUND else "it cannot execute"
@@ -196,7 +196,7 @@ def command(device: SshSettings, *arguments: str, connect_seconds: int = CONNECT
 
 
 def as_ordered(request: Request, there: SshSettings) -> Request:
-    """Return the request in the form for another machine: with its device and target, and a hash as the folder of trials."""
+    """Return the request for the other machine: with that machine's device and target, and a hash as folder of trials."""
     trials = hashlib.blake2b(str(request.folder).encode(), digest_size=8).hexdigest() if request.folder != Path() else "."
     changes: dict[str, Any] = {"device": there.device, "folder": Path(trials)}
     if compiler_named(request.compiler).settings is TvmSettings:
@@ -285,7 +285,7 @@ class RemoteProcess:
 
 
 def measured_there(name: str, device: SshSettings, request: Request, progress: Tell = lambda _: None) -> TuningRecord:
-    """Return the record of a latency that is measured on another machine; see `RemoteProcess`."""
+    """Return the record of a latency measured on another machine; see `RemoteProcess`."""
     with RemoteProcess(name, device) as process:
         found = process.findings(request, progress)
     try:
@@ -316,7 +316,7 @@ class SshStatus:
     fault: str = ""
 
     def cells(self) -> dict[str, object]:
-        """Return a row of a table."""
+        """Return the state as a row of a table: values by the names of the columns."""
         found = self.about
         there = {} if found is None else {"is": found.device, "python": found.python, "torch": found.torch, "tvm": found.tvm}
         empty = dict.fromkeys(("is", "python", "torch", "tvm", "c++", "free disk"), "")

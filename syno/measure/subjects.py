@@ -37,7 +37,7 @@ class GivenTensor(BaseModel):
     """A tensor among the inputs of a network, as data.
 
     Attributes:
-        shape: with the batch.
+        shape: shape of the tensor, with the batch.
         dtype: PyTorch's name of its dtype.
         numbers: the flat elements if they are integers or booleans: an index, a length or a mask cannot be random.
         values: the elements as base64 of compressed bytes, if they are real numbers whose values matter; else None.
@@ -66,7 +66,7 @@ class GivenTensor(BaseModel):
         )
 
     def make(self) -> torch.Tensor:
-        """Return the tensor, on the CPU; real numbers without values are zeros."""
+        """Return the tensor on the CPU; real numbers whose values are not stored are zeros."""
         import torch
 
         dtype = getattr(torch, self.dtype)
@@ -120,7 +120,7 @@ class GivenInputs(BaseModel):
         return cls(structure=pytree.treespec_dumps(structure), leaves=tuple(leaves))
 
     def make(self, batch: int) -> Any:
-        """Return inputs with a batch of this size, on the CPU; real numbers without values are zeros."""
+        """Return the inputs for this batch size on the CPU; real numbers whose values are not stored are zeros."""
         from torch.utils import _pytree as pytree
 
         from syno.model.inputs import of_batch
@@ -137,7 +137,7 @@ class Subject(BaseModel, ABC):
     @property
     @abstractmethod
     def title(self) -> str:
-        """The name in records and messages."""
+        """The subject's name in records and messages."""
 
     @property
     def graph(self) -> PGraph | None:
@@ -171,7 +171,7 @@ class OperatorSubject(Subject):
     """An operator at given sizes.
 
     Attributes:
-        operator: the text of the operator, or of a module baseline.
+        operator: text of the operator or of a module baseline.
         sizes: values of its variables; for a module, C_in, C_out and H. Variables that occur only in axes that pass unchanged
             from the input to the output, such as a batch size, may be left out, and get the batch size.
         mode: the mode of the generated code: "fused" or "literal".
@@ -206,7 +206,7 @@ class OperatorSubject(Subject):
         return self.replacement.name
 
     def values(self, batch: int) -> dict[str, int]:
-        """Return a value for each variable."""
+        """Return the value of each of the operator's variables for this batch size."""
         graph = self.replacement
         if isinstance(graph, ModuleBaseline):
             return _sizes_of_module(graph, {"N": batch, **self.sizes})
@@ -214,7 +214,10 @@ class OperatorSubject(Subject):
         return dict(graph.valuation({**self.sizes, **dict.fromkeys(missing, batch)}))
 
     def make(self, device: str, batch: int) -> Material:
-        """Return the operator's module. Its reference is the interpreter, or if that takes too long, its other mode."""
+        """Return the operator's module.
+
+        Its reference is the interpreter, or the module in its other mode if that takes too long.
+        """
         import torch
 
         from syno.ir.support import windows_inside
@@ -254,7 +257,7 @@ class OperatorSubject(Subject):
 
 
 def _sizes_of_module(baseline: ModuleBaseline, values: dict[str, int]) -> dict[str, int]:
-    """Return the values N, C_in, C_out and H. ValuationError if one is missing or there are others."""
+    """Return the values N, C_in, C_out and H of a module baseline. ValuationError if one is missing or there are others."""
     needed = ("N", "C_in", "C_out", "H")
     if set(values) != set(needed):
         raise ValuationError(f"{baseline.name} is a module with the sizes C_in, C_out and H; given: {', '.join(values)}")
@@ -289,7 +292,7 @@ class ModelSubject(Subject):
     Attributes:
         factory: `package.module:function`, a function that returns an `nn.Module`.
         arguments: its arguments, by name.
-        input_shape: of one sample, without the batch.
+        input_shape: shape of one sample, without the batch.
         symbols: the vocabulary size, for models that take token ids; None for models that take real numbers.
     """
 
@@ -309,7 +312,7 @@ class ModelSubject(Subject):
 
     @property
     def title(self) -> str:
-        """The factory."""
+        """The import path of the model's factory."""
         return self.factory
 
     def make(self, device: str, batch: int) -> Material:

@@ -31,19 +31,19 @@ class LatencySettings(Settings):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     warm_up_ms: float = Field(default=100, ge=0)
-    """milliseconds of calls that are not timed, before the others"""
+    """milliseconds of untimed calls before the timed ones"""
     least_repeats: int = Field(default=20, ge=FEWEST_FOR_INTERVAL)
-    """least timed repeats"""
+    """minimum number of timed repeats"""
     most_repeats: int = Field(default=1000, ge=FEWEST_FOR_INTERVAL)
-    """most timed repeats; wins over least_repeats"""
+    """maximum number of timed repeats; takes precedence over least_repeats"""
     least_ms: float = Field(default=500, ge=0)
-    """least milliseconds of all timed repeats together"""
+    """minimum of the total time of all timed repeats, in milliseconds"""
     threads: int = Field(default=1, ge=1)
-    """CPU threads"""
+    """number of CPU threads"""
     batch: int = Field(default=1, ge=1)
-    """samples in one call"""
+    """number of samples in one call"""
     tolerance: float | None = Field(default=None, gt=0)
-    """largest error of the output, as a share of its largest value; if not given, what rounding explains"""
+    """largest error of the output, as a share of its largest value; if not given, the estimated rounding error"""
     tf32: bool = False
     """whether GPUs may round float32 to 10 bits of mantissa in products"""
 
@@ -105,7 +105,7 @@ def time_calls(call: Callable[[], object], settings: LatencySettings, stopwatch:
 
 
 def evaluate_of(call: Callable[[], object], stopwatch: Stopwatch) -> Evaluate:
-    """Return the function that times series of repeats of `call`."""
+    """Return a function (calls, repeats) that returns the milliseconds per call of each repeat of `call`."""
 
     def evaluate(calls: int, repeats: int) -> list[float]:
         def repeat() -> None:
@@ -144,7 +144,7 @@ def time_repeats(evaluate: Evaluate, settings: LatencySettings) -> Timing:
 
 
 def warm_up(evaluate: Evaluate, settings: LatencySettings) -> float:
-    """Make untimed warm-up calls for `settings.warm_up_ms`, and return the milliseconds of the fastest."""
+    """Make untimed warm-up calls for `settings.warm_up_ms`, and return the milliseconds of the fastest call."""
     first, second = evaluate(1, 1)[0], evaluate(1, 1)[0]  # the first call may compile or allocate: it is no estimate
     warm, fastest = first + second, max(second, LEAST_CALL_MS)
     while warm < settings.warm_up_ms:

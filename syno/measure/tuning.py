@@ -57,7 +57,8 @@ def tune(
         device: "cpu", "cuda" or "cuda:1".
         settings: how to measure. A compiler that computes in lower precision has a least tolerance.
         time_limit_s: seconds for everything, from the start of the process.
-        memory_limit_mib: of the process and its descendants, and of what it allocates on a GPU.
+        memory_limit_mib: limit on the memory of the process and its descendants, and on the memory that it allocates on a GPU,
+            in MiB; None: no limit.
         folder: for TVM's trials, so that the next run need not measure them again; None: they are not kept.
         remote: the settings of a remote `device`; None for a device of this machine. For ssh, the compiler runs on the other
             machine, which keeps TVM's trials; if the connection is lost, the measurement starts anew.
@@ -108,7 +109,7 @@ def tune(
 
 
 def own_options(compiler: Compiler, options: dict[str, BaseModel | None]) -> BaseModel | None:
-    """Return the compiler's own settings from `options`, else their defaults; None if the compiler has no settings."""
+    """Return the compiler's own settings from `options` (by the compiler's group), else their defaults; None if it has none."""
     groups = {*groups_of_settings(), compiler.group} - {""}
     if unknown := sorted(options.keys() - groups):
         raise TypeError(f"tune() got {unknown[0]}=...; there are settings of compilers: {', '.join(sorted(groups))}")

@@ -30,7 +30,7 @@ class Device(BaseModel):
 
 
 class MeasuredSubject(NamedTuple):
-    """A subject that was measured, with the settings and the compiler; the compiler is "" for a training."""
+    """A measured subject with its settings and its compiler; the compiler is "" for a training."""
 
     subject: BaseModel
     settings: BaseModel
@@ -45,7 +45,10 @@ class Line(NamedTuple):
 
 
 def in_ms(time: float, limit: float | None, between: str = "") -> str:
-    """Return a latency in ms as text, with the device's limit in percent of it if known; `between` is put between the two."""
+    """Return a latency as text, as "1.5 ms (BETWEEN; 40 % of the limit)".
+
+    `limit` is the device's lower bound in ms, if known.
+    """
     share = "" if limit is None else f"{100 * limit / time:{'.0f' if limit > time / 10 else '.2g'}} % of the limit"
     return f"{time:.4g} ms" + (f" ({'; '.join(filter(None, (between, share)))})" if between or share else "")
 
@@ -70,7 +73,7 @@ class CompiledCode(BaseModel):
 
     @classmethod
     def of_all(cls, parts: Sequence[CompiledCode | None]) -> CompiledCode | None:
-        """Return the code of several modules, added up; None unless it is known for all of them."""
+        """Return the compiled code of several modules, with counts added up; None unless it is known for all of them."""
         known = [one for one in parts if one is not None]
         if not known or len(known) < len(parts):
             return None
@@ -86,7 +89,7 @@ class CompiledCode(BaseModel):
 
     @property
     def kernels(self) -> str:
-        """How many layers native kernels compute, in words; "" where there are none by the compiler's nature."""
+        """A clause with the number of layers that native kernels compute; "" for compilers without native kernels."""
         if self.native_kernels is None or self.native_layers is None:
             return ""
         return f"native kernels in {self.native_kernels} of {plural(self.native_layers, 'layer')}"
@@ -125,7 +128,7 @@ class MeasurementRecord(Record):
 
     @property
     def has_failed(self) -> bool:
-        """Whether something could not be measured, so that the command that measures ends with exit code 1."""
+        """Whether a measurement failed, so that the measuring command ends with exit code 1."""
         return False
 
     def lines(self, place: str) -> Iterator[Line]:
@@ -133,9 +136,11 @@ class MeasurementRecord(Record):
         raise NotImplementedError
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the fields of each number for the table of measurements (`syno.run.measurement.Measurement`).
+        """Yield the fields of each measured number, for a row in the table of measurements
+        (`syno.run.measurement.Measurement`).
 
-        They go before those of the network's place in an experiment, such as `key`. A kind with a table of its own has none.
+        The row also gets the network's fields in an experiment, such as `key`. A kind of record with a table of its own has no
+        rows.
         """
         return iter(())
 
@@ -208,7 +213,7 @@ class TuningSummary(BaseModel):
 
     @property
     def shortcoming(self) -> str:
-        """The reason why its latency is not that of a tuned network; empty if it is."""
+        """The reason why the latency is not that of a tuned network; "" if it is."""
         if not self.without_schedule:
             return ""
         names = ", ".join(self.without_schedule[:3]) + (", ..." if len(self.without_schedule) > 3 else "")
@@ -238,13 +243,13 @@ class TuningRecord(MeasurementRecord):
         suspicious: whether it is faster than the device's peak allows.
         compile_seconds: seconds of compiling, tuning, and the first call, in which compilers do their work. Nothing but TVM's
             trials is cached.
-        flops, parameters: of the module; multiply-adds count as one FLOP.
+        flops, parameters: FLOPs and parameters of the module; a multiply-add counts as one FLOP.
         tuning: the summary of tuning; None for compilers that do not tune.
         remark: the compiler's remark, such as the number of layers that native kernels compute.
         code: the compiled code that ran; None for compilers that do not report it.
         choice: the compiler that `fastest` chose; None for other compilers.
         versions: the versions of the packages that were used.
-        date: when it was measured, UTC.
+        date: time of the measurement, UTC.
     """
 
     kind_of_record = "tuning record"
@@ -297,7 +302,7 @@ class TuningRecord(MeasurementRecord):
 
     @property
     def measured(self) -> tuple[MeasuredSubject, ...]:
-        """The subject with the settings."""
+        """The measured subject with its settings."""
         return (MeasuredSubject(self.subject, self.settings, self.compiler),)
 
     @property
@@ -306,9 +311,9 @@ class TuningRecord(MeasurementRecord):
         return self.status != "ok"
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the latency of the network or operator, and what it costs.
+        """Yield a row with the latency, FLOPs and parameters of the network or operator.
 
-        A tuning that failed gives a latency without a value, one that is partial a latency only.
+        A failed tuning has a row without values; a partial one, a row with the latency alone.
         """
         model, layer = _part_of(self.subject)
         shared: dict[str, Any] = {
@@ -341,7 +346,9 @@ class TuningRecord(MeasurementRecord):
             yield timed | {"metric": "limit", "value": self.limit_ms}
 
     def lines(self, place: str = "") -> Iterator[Line]:
-        """Yield the latency with its interval, and the reason if the status is not "ok"; `place` is not used."""
+        """Yield the lines to print: the latency with its interval, and the reason if the status is not "ok"; `place` is not
+        used.
+        """
         here = f"{self.name}, {self.compiler} on {self.device.name or self.device.kind}"
         if self.latency_ms is not None:
             interval = f"95 % in {self.latency_low_ms:.4g} to {self.latency_high_ms:.4g}"
@@ -351,7 +358,7 @@ class TuningRecord(MeasurementRecord):
 
 
 def _part_of(subject: OperatorSubject | AnyNetwork | ModelSubject) -> tuple[str | None, str | None]:
-    """Return the network, and which part of it was measured."""
+    """Return the name of the measured network, and the name of the measured part of it; None for what the subject lacks."""
     match subject:
         case BackboneSubject():
             return subject.model, subject.layer

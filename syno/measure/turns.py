@@ -83,7 +83,7 @@ class Turns(BaseModel):
 
 
 def drift_of(times: Sequence[float]) -> float:
-    """Return the drift of times over the rounds; see `Turns.drift`."""
+    """Return the drift of the original's times over the rounds; see `Turns.drift`."""
     ends = [len(times) * part // PARTS for part in range(PARTS + 1)]
     medians = [median(times[begin:end]) for begin, end in pairwise(ends)]
     return (max(medians) - min(medians)) / median(times)
@@ -93,11 +93,10 @@ def in_turns(calls: Sequence[Callable[[], object]], settings: LatencySettings, s
     """Warm up each of the calls, time them in turns, and return the statistics.
 
     Args:
-        calls: the original first.
+        calls: the functions to time; the original is the first.
         settings: there are `least_repeats` rounds, in which each call takes `least_ms` in total. The rounds are timed again, up
-        to
-            3 times, if the time of the original drifts by more than 10 %.
-        stopwatch: None: the wall clock of this process; for a GPU, `stopwatch_of("cuda")`.
+            to 3 times, if the time of the original drifts by more than 10 %.
+        stopwatch: times a series of calls; None: the wall clock of this process. For a GPU, `stopwatch_of("cuda")`.
     """
     clock = stopwatch or stopwatch_of("cpu")
     return take_turns([evaluate_of(call, clock) for call in calls], settings)

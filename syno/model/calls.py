@@ -35,14 +35,14 @@ class _Intercepted:
     """
 
     def __init_subclass__(cls, **_: Any) -> None:
-        """Do nothing: a registry of the network's base must not note this class."""
+        """Do nothing, so that a registry of subclasses in the network's base does not list this temporary class."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         with _as_before(self) as around:
             return around(self, args, kwargs)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Reduce to the wrapped network, so that a copy or a pickle is of the network's own class."""
+        """Reduce to the wrapped network, so that a copy or a pickle has the network's own class."""
         with _as_before(self):
             function, *parts = self.__reduce_ex__(protocol)
         return (
@@ -66,7 +66,7 @@ def _intercepted_class(own: Any) -> Any:
 
 @contextmanager
 def _as_before(network: Any) -> Iterator[Around]:
-    """Give a network its own class back for the block; yield the wrapper of its calls."""
+    """Give a network its own class back for the block; yield the wrapper of its calls (`around` of `calls_through`)."""
     kind = type(network)
     own, around = _AROUND.get(id(network), (kind.__bases__[1], _plainly))  # of a copy that was made meanwhile
     object.__setattr__(network, "__class__", own)
@@ -150,7 +150,7 @@ def calls_of(network: nn.Module, function: Callable[[nn.Module], object]) -> lis
 
 
 def call_with(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-    """Return the call of a network with copies of these arguments."""
+    """Return a function of a network that calls it with copies of these arguments."""
     return lambda network: network(*copied(args), **copied(kwargs))
 
 

@@ -32,13 +32,13 @@ LONGER = (0, 1, 3)  # positions added to each axis: a padding that depends on th
 
 
 def padding_of(layer: nn.Module, shape: Sequence[int]) -> Padding | str | None:
-    """Return the padding of a layer that pads otherwise than its attributes say, or the reason why no operator can replace it.
+    """Return a layer's actual padding if it differs from its attributes, or the reason why no operator can replace the layer.
 
     None if the layer computes what its attributes say.
 
     Args:
         layer: a convolution, transposed convolution or linear layer. It is not changed.
-        shape: of the layer's input in the network, [N, C, ...] or [N, ..., features].
+        shape: shape of the layer's input in the network, [N, C, ...] or [N, ..., features].
     """
     kind = _kind(layer)
     others = [name for name, _ in layer.named_parameters() if name not in (*OWN, *normalized(layer))]
@@ -59,7 +59,7 @@ def padding_of(layer: nn.Module, shape: Sequence[int]) -> Padding | str | None:
 
 
 def normalized(layer: nn.Module) -> list[str]:
-    """Return the names of the parameters from which parametrizations compute a layer's weight and bias.
+    """Return the names of the parameters from which a layer's parametrizations compute its weight and bias.
 
     They are removed with the layer, since an operator in its place has weights of its own.
     """
@@ -69,18 +69,18 @@ def normalized(layer: nn.Module) -> list[str]:
 
 
 def _kind(layer: nn.Module) -> Any:
-    """Return PyTorch's class of layers of which this layer's class is a subclass."""
+    """Return the class of PyTorch's layers, such as `nn.Conv2d`, from which the layer's class derives."""
     return next(kind for kind in (*CONVOLUTIONS, *TRANSPOSED, nn.Linear) if isinstance(layer, kind))
 
 
 def _is_plain(layer: nn.Module, kind: type[nn.Module]) -> bool:
-    """Return whether the layer runs PyTorch's own `forward`, not an override."""
+    """Return whether the layer runs the `forward` of PyTorch's class `kind`, not an override."""
     names = [name for name in ("forward", "_conv_forward") if hasattr(kind, name)]
     return all(getattr(type(layer), name) is getattr(kind, name) and name not in vars(layer) for name in names)
 
 
 def _paddings(layer: nn.Module, shape: Sequence[int]) -> Iterator[Padding | None]:
-    """Yield the paddings that the layer may have, the simplest first; None is the padding of its attributes."""
+    """Yield the paddings that may be the layer's, the simplest first; None is the padding of its attributes."""
     if not isinstance(layer, CONVOLUTIONS):
         yield None
         return

@@ -66,7 +66,7 @@ FORMULAS: Mapping[Any, Callable[..., int]] = {
 
 
 def _all_matrices(arguments: Sequence[Any]) -> list[torch.Tensor]:
-    """Return the weight matrices of a recurrent layer whose weights are one list."""
+    """Return the weight matrices of a recurrent layer; PyTorch passes all its weights as one list."""
     return [weight for weight in arguments[1] if weight.dim() == 2]
 
 
@@ -90,9 +90,10 @@ class LayerWork:
         layer: name of the layer that owns the weights. It is the module itself if the weights are its own, belong to several
             layers, or to none. Parametrizations and submodules that TorchScript compiled are parts of their layer.
         runs_in: name of the module whose `forward` does the work; the same as `layer` if the layer is called.
-        input, output: shapes of the first call, or of the first factor and the product if the layer is not called.
+        input, output: shapes of input and output in the first call; or of the first factor and the product if the layer is not
+            called.
         flops: multiply-adds.
-        inside: those of the multiply-adds that do not read padding, and so cannot be skipped.
+        inside: number of multiply-adds that do not read padding, and so cannot be skipped.
     """
 
     layer: str
@@ -123,7 +124,7 @@ class Count:
 
     @property
     def flops(self) -> int:
-        """All multiply-adds that count."""
+        """All multiply-adds of the layers with weights."""
         return sum(work.flops for work in self.work)
 
     @property
@@ -133,7 +134,7 @@ class Count:
 
     @property
     def cost(self) -> Cost:
-        """The cost of the network."""
+        """The cost of the network: FLOPs, parameters and memory."""
         return Cost(flops=self.flops, parameters=self.parameters, memory_bytes=self.memory_bytes)
 
 
@@ -282,7 +283,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
         return made
 
     def _note(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], made: Any, origin: Origin) -> None:
-        """Count a function that ran."""
+        """Add the multiply-adds of a function that ran to the counts."""
         packet = func.overloadpacket
         if packet in FORMULAS and origin is not ACTIVATION:  # such as the norm of a weight
             return
@@ -311,7 +312,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
     def _count(
         self, flops: int, inputs: torch.Tensor, factors: Sequence[torch.Tensor], made: torch.Tensor, inside: float = 1.0
     ) -> None:
-        """Add a product to the work of the layer that owns its weights; `inside` is the share that reads no padding."""
+        """Add a product's multiply-adds to the layer that owns its weights; `inside` is the share that reads no padding."""
         runs_in = self.running[-1]
         layer = runs_in
         if not isinstance(self.modules[runs_in], KINDS):
@@ -390,12 +391,12 @@ def _published_surplus(call: LayerCall) -> int:
 
 
 def parameters(module: nn.Module) -> int:
-    """Return the number of parameters; tied ones count once."""
+    """Return the number of parameters of a module; tied ones count once."""
     return sum(parameter.numel() for parameter in module.parameters())
 
 
 def published_parameters(model: nn.Module) -> int:
-    """Return the number of parameters as the paper's authors counted: without embeddings.
+    """Return the number of parameters as the paper's authors counted them: without embeddings.
 
     Source: the artifact's figures for GPT-2; thop, which knows no embedding.
     """
@@ -420,6 +421,6 @@ def _inside_of_convolution(args: Sequence[Any], made: torch.Tensor) -> float:
 
 
 def _plan_of(module: OperatorModule, input_shape: tuple[int, ...]) -> tuple[Plan, Valuation]:
-    """Return the plan of an operator on an input of this shape, and the values of its variables."""
+    """Return the plan of an operator on an input of this shape, and the values of the operator's variables."""
     values = {**module.sizes, **module.graph.runtime_values(input_shape, module.sizes)}
     return plan(module.graph, values), module.graph.valuation(values)

@@ -44,7 +44,7 @@ class ExecutionPaths:
         inputs: the batch from which layers and FLOPs are taken: the given inputs, or a batch of the samples with the most
             FLOPs if the inputs as one batch do not run the longest path.
         samples: the samples with the most FLOPs, on which latencies are measured; None if the path does not depend on values.
-        description: how the paths differ, in one line; "" if all samples take one path.
+        description: one line about how the paths differ; "" if all samples take one path.
     """
 
     inputs: Inputs
@@ -127,7 +127,7 @@ def _longest_batch(model: nn.Module, inputs: Inputs, chosen: Inputs, longest: _P
 
 
 def _is_alike(model: nn.Module, sample: Inputs, path: _Path) -> bool:
-    """Return whether random numbers of each scale take the same path as the sample."""
+    """Return whether random samples of every scale take the path of this sample, so that the path does not depend on values."""
     generator = torch.Generator().manual_seed(SEED)
     for scale in SCALES if any(x.is_floating_point() for x in first_inputs(sample)) else ():
         drawn = mapped(
@@ -178,7 +178,7 @@ def _calls(model: nn.Module, inputs: Inputs) -> list[LayerCall]:
 
 
 def _modules(model: nn.Module, inputs: Inputs) -> tuple[str, ...] | None:
-    """Return the modules that run for a whole batch; None if the network fails on it, which other checks report."""
+    """Return the names of the modules that run for a whole batch; None if the network fails, which other checks report."""
     try:
         return tuple(dict.fromkeys(layer.name for layer in _calls(model, inputs)))
     except SynoError:
@@ -186,7 +186,7 @@ def _modules(model: nn.Module, inputs: Inputs) -> tuple[str, ...] | None:
 
 
 def _sample(inputs: Inputs, place: int, whole: int) -> Any:
-    """Return one sample as a batch of one."""
+    """Return the sample at index `place` as a batch of one; `whole` is the batch size."""
     return mapped(lambda x: x[place : place + 1] if x.dim() and len(x) == whole else x, inputs)
 
 

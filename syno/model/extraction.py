@@ -41,7 +41,7 @@ class LayerCall:
 
 
 def trace(model: nn.Module, example: Inputs) -> list[LayerCall]:
-    """Run a model once in evaluation mode, and return every call of a module that computes itself, in order.
+    """Run a model once in evaluation mode, and return every call of a module that does work itself, in order.
 
     Such a module has weights of its own (perhaps parametrized) or no submodules; a parametrization is no module of its own.
     Modules that TorchScript has compiled take no hooks and are left out. The model is unchanged.
@@ -81,7 +81,7 @@ def check_example(example: object) -> None:
 
 
 def shape_of(value: object) -> tuple[int, ...]:
-    """Return the shape of a tensor, or of the first in a tuple or list; () if there is none."""
+    """Return the shape of a tensor, or of the first tensor in a tuple or list; () if there is none."""
     if isinstance(value, tuple | list):
         return shape_of(value[0]) if value else ()
     return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
@@ -187,12 +187,12 @@ def _rules_that_take_layers(model: nn.Module, example: Inputs, keep_stem: bool) 
 
 
 def layers_of(model: nn.Module, layers: Sequence[Layer]) -> tuple[Layer, ...]:
-    """Return the layers of a copy of the model, each with the module of the same name in this model."""
+    """Return the layers of a model's copy, each with the module of the same name in this model."""
     return tuple(replace(layer, module=model.get_submodule(layer.name)) for layer in layers)
 
 
 def words_for(kinds: type[nn.Module] | tuple[type[nn.Module], ...]) -> list[str]:
-    """Return the words for classes of layers: `convolution`, `linear layer`."""
+    """Return the nouns for classes of layers, such as "convolution" and "linear layer"."""
     named = {"convolution": (*CONVOLUTIONS, *TRANSPOSED), "linear layer": (nn.Linear,)}
     return [name for name, known in named.items() if any(issubclass(kind, kinds) for kind in known)]
 
@@ -202,7 +202,7 @@ def sorted_out(
 ) -> tuple[tuple[Layer, ...], dict[str, str]]:
     """Return the layers that `replaceable` selects (perhaps none), and the reason why each other layer stays, by name.
 
-    Arguments and exceptions are those of `replaceable`.
+    Arguments and exceptions are the same as for `replaceable`.
     """
     refuse = rule_for(model, where)
     kinds = getattr(refuse, "kind", KINDS)
@@ -253,7 +253,7 @@ def sorted_out(
 
 
 def _layer(used: list[LayerCall], names: Sequence[str]) -> Layer | str:
-    """Return the layer that made these calls, or the reason why an operator cannot replace it."""
+    """Return the layer that made these calls, or the reason why an operator cannot replace the layer."""
     if len(used) > 1:
         return f"it runs {len(used)} times"
     use = used[0]
@@ -307,14 +307,15 @@ class DistinctLayer:
 
     @property
     def kernel(self) -> int:
-        """The side length of the convolution's window."""
+        """The size of the convolution's window along an axis."""
         return int(self.layer.module.kernel_size[0])
 
     @property
     def name(self) -> str:
-        """`conv_io64`: 64 channels before and after; `conv_i64_o128`; `residual_...`: the 1x1 convolution around a block.
+        """The layer's name by its sizes, as `conv_io64`: 64 channels before and after.
 
-        `projection_i768_o2304` for a linear layer. Layers for different picture sizes or lengths may have the same name.
+        Also `conv_i64_o128`; `residual_...` for the 1x1 convolution around a block; `projection_i768_o2304` for a linear layer.
+        Layers for different picture sizes or lengths may have the same name.
         """
         layer = self.layer
         axis = -1 if layer.is_projection else 1
@@ -341,6 +342,6 @@ def distinct_layers(model: nn.Module, example: Inputs, where: Where = "paper") -
 
 
 def size_of(layer: Layer) -> tuple[object, ...]:
-    """Return a key that equal layers share: kernel, groups, stride, and the shapes of input and output."""
+    """Return a key that layers of equal size share: kernel, groups, stride, and the shapes of input and output."""
     kernel = () if layer.is_projection else (layer.module.kernel_size, layer.module.groups)
     return (*kernel, layer.stride, *layer.input, *layer.output)

@@ -22,8 +22,8 @@ class ConvolutionAxis:
     """A convolution along one axis. Positions are counted from 0.
 
     Attributes:
-        kernel, stride, dilation: of the layer.
-        padding: number of zeros ahead and behind.
+        kernel, stride, dilation: kernel size, stride and dilation of the layer.
+        padding: numbers of zeros ahead and behind.
     """
 
     kernel: int
@@ -33,27 +33,27 @@ class ConvolutionAxis:
 
     @property
     def _first(self) -> int:
-        """Input position at the middle of the layer's first window; for an even window, the second of the two middle ones."""
+        """Input position at the middle of the layer's first window; for an even window, the second of the middle positions."""
         return self.dilation * (self.kernel // 2) - self.padding[0]
 
     @property
     def _rest(self) -> int:
-        """Number of positions that a window reads behind its middle, minus the zeros behind."""
+        """Number of input positions that a window reads behind its middle, minus the number of zeros behind the input."""
         return self.dilation * (self.kernel - 1 - self.kernel // 2) - self.padding[1]
 
     @property
     def skipped(self) -> int:
-        """Number of the operator's output positions before the layer's first; they are cropped."""
+        """Number of output positions of the operator before the first of the layer; they are cropped."""
         return -(-max(self._first, 0) // self.stride)
 
     @property
     def zeros(self) -> tuple[int, int]:
-        """Number of zeros padded to the operator's input, ahead and behind."""
+        """Numbers of zeros added to the operator's input, ahead and behind."""
         return self.stride * self.skipped - self._first, max(-self._rest, 0)
 
     @property
     def keeps(self) -> bool:
-        """Whether the operator's output positions are the layer's, so that nothing is padded or cropped."""
+        """Whether the operator's output positions equal the layer's, so that nothing is padded or cropped."""
         return self.zeros == (0, 0) and self.skipped == 0 and self._rest <= 0
 
     def positions(self, length: int) -> int:
@@ -71,7 +71,7 @@ class TransposedAxis:
     """A transposed convolution along one axis: each position of the input becomes `stride` positions of the output.
 
     Attributes:
-        kernel, stride, dilation, padding: of the layer.
+        kernel, stride, dilation, padding: kernel size, stride, dilation and padding of the layer.
         output_padding: number of output positions added behind.
     """
 
@@ -87,24 +87,26 @@ class TransposedAxis:
 
     @property
     def _margins(self) -> tuple[int, int]:
-        """Output positions ahead of and behind the `stride` x length positions of the operator; negative if there are fewer."""
+        """Numbers of the layer's output positions ahead of and behind the operator's `stride` * length positions; may be
+        negative.
+        """
         ahead = -((self.stride - self._reach) // 2) - self.padding
         return ahead, self._reach + self.output_padding - self.stride - 2 * self.padding - ahead
 
     @property
     def zeros(self) -> tuple[int, int]:
-        """Number of zeros padded to the operator's input, ahead and behind."""
+        """Numbers of zeros added to the operator's input, ahead and behind."""
         ahead, behind = (-(-max(margin, 0) // self.stride) for margin in self._margins)
         return ahead, behind
 
     @property
     def skipped(self) -> int:
-        """Number of the operator's output positions before the layer's first; they are cropped."""
+        """Number of output positions of the operator before the first of the layer; they are cropped."""
         return self.stride * self.zeros[0] - self._margins[0]
 
     @property
     def keeps(self) -> bool:
-        """Whether the operator's output positions are the layer's, so that nothing is padded or cropped."""
+        """Whether the operator's output positions equal the layer's, so that nothing is padded or cropped."""
         return self._margins == (0, 0)
 
     def positions(self, length: int) -> int:
@@ -135,12 +137,15 @@ class Padding:
 
     @property
     def is_of_zeros(self) -> bool:
-        """Whether it is a fixed number of zeros, so that `axes_of` contains it. Other paddings are a step before the layer."""
+        """Whether the padding is a fixed number of zeros, which `axes_of` includes.
+
+        Other paddings are a separate step before the layer.
+        """
         return self.mode == "zeros"
 
 
 def ends_of(layer: nn.Module) -> Ends:
-    """Return the numbers of positions that a convolution pads by its attribute `padding`.
+    """Return the numbers of positions that a convolution pads at both ends of each axis, by its attribute `padding`.
 
     "same" pads the window's size minus 1 in total; if that is odd, the larger half is behind.
     """
@@ -151,9 +156,9 @@ def ends_of(layer: nn.Module) -> Ends:
 
 
 def ends_of_ceil(layer: nn.Module, lengths: Sequence[int]) -> Ends:
-    """Return the numbers of zeros such that the output has ceil(length / stride) positions along each axis.
+    """Return the numbers of zeros at both ends of each axis such that the output has ceil(length / stride) positions.
 
-    If the number is odd, the larger half is behind.
+    If the total number is odd, the larger half is behind.
     """
     ends = []
     for length, kernel, stride, dilation in zip(lengths, layer.kernel_size, layer.stride, layer.dilation, strict=True):

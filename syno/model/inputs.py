@@ -48,24 +48,24 @@ def _copied(leaf: Any) -> Any:
 
 
 def arguments_of(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments by position and by name."""
+    """Return the positional and the keyword arguments with which a network is called for these inputs."""
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
     return (inputs if isinstance(inputs, tuple) else (inputs,)), {}
 
 
 def first_inputs(inputs: Any) -> list[torch.Tensor]:
-    """Return the tensors in inputs, in their order."""
+    """Return the tensors in a network's inputs, in their order."""
     return [leaf for leaf in pytree.tree_leaves(_plain(inputs)) if isinstance(leaf, torch.Tensor)]
 
 
 def mapped(function: Callable[[torch.Tensor], Any], inputs: Any) -> Any:
-    """Return inputs of the same structure, in which `function(tensor)` takes the place of each tensor."""
+    """Return inputs of the same structure, with `function(tensor)` in place of each tensor."""
     return pytree.tree_map_only(torch.Tensor, function, _plain(inputs))
 
 
 def len_of_batch(inputs: Any) -> int:
-    """Return the batch size: the length of the first axis of the first tensor that has axes; 1 if none has."""
+    """Return the batch size of inputs: the length of the first axis of the first tensor that has axes; 1 if none has."""
     length = next((len(tensor) for tensor in first_inputs(inputs) if tensor.dim()), 1)
     return int(length)
 
@@ -87,5 +87,5 @@ def shapes_in_words(inputs: Any) -> str:
 
 
 def _plain(inputs: Any) -> Any:
-    """Return a mapping that is no dict, such as a tokenizer's output, as a dict: PyTorch's pytree does not know others."""
+    """Return a mapping that is no dict, such as a tokenizer's output, as a dict; PyTorch's pytree knows dicts only."""
     return dict(inputs) if isinstance(inputs, Mapping) else inputs

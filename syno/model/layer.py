@@ -21,7 +21,7 @@ class Layer:
     """A convolution, transposed convolution or linear layer that can be replaced.
 
     Attributes:
-        name: in the network, as `get_submodule` takes it.
+        name: its name in the network, as `get_submodule` takes it.
         module: the layer.
         own_input, own_output: shapes of its input and output in the network.
         padding: the padding of a convolution if it differs from its attribute `padding`.
@@ -41,7 +41,7 @@ class Layer:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All its names in the network."""
+        """All names of the layer in the network."""
         return (self.name, *self.aliases)
 
     @property
@@ -51,12 +51,12 @@ class Layer:
 
     @property
     def pads_before(self) -> bool:
-        """Whether its padding is a step of its own before the operator: not zeros, or a number that depends on the length."""
+        """Whether padding is a separate step before the operator: not of zeros, or of a number that depends on the length."""
         return self.padding is not None and not self.padding.is_of_zeros
 
     @property
     def positions(self) -> tuple[int, ...]:
-        """The lengths of its input along the spatial axes, including the padding of `pads_before`."""
+        """The lengths of the layer's input along the spatial axes, including the padding if `pads_before`."""
         lengths = self.own_input[2:]
         if self.padding is None or not self.pads_before:
             return lengths
@@ -65,7 +65,7 @@ class Layer:
 
     @property
     def expected_output(self) -> tuple[int, ...]:
-        """The shape of its output computed from its attributes."""
+        """The shape of the layer's output as computed from its attributes."""
         if self.is_projection:
             return (*self.own_input[:-1], int(self.module.out_features))
         lengths = (axis.output(length) for axis, length in zip(self.windows, self.positions, strict=True))
@@ -73,15 +73,16 @@ class Layer:
 
     @property
     def values(self) -> Mapping[str, int]:
-        """The values of the variables of an operator in its place.
+        """The values of the variables of an operator in place of the layer.
 
         For a convolution N, C_in, C_out and H: the operator maps [N, C_in, H, H] to [N, C_out, H, H]. If the picture is not
-        square, also W: [N, C_in, H, W] to [N, C_out, H, W]. In one dimension L in place of H, in three D, H and W. The lengths
-        are those at the operator: after the pooling for a stride, or after the upsampling for a transposed convolution.
+        square, also W: [N, C_in, H, W] to [N, C_out, H, W]. In one dimension L in place of H; in three dimensions D, H and W.
+        The lengths are those at the operator: after the pooling for a stride, or after the upsampling for a transposed
+        convolution.
 
-        For a linear layer N, seq_len, H_in and H_out: the operator maps [N, seq_len, H_in] to [N, seq_len, H_out], which is
-        [N, seq_len, t*H_in] for a projection to queries, keys and values. All axes between N and the features are flattened
-        into seq_len.
+        For a linear layer N, seq_len, H_in and H_out: the operator maps [N, seq_len, H_in] to [N, seq_len, H_out], which is [N,
+        seq_len, t*H_in] for a projection to queries, keys and values. All axes between N and the features are flattened into
+        seq_len.
         """
         before, after = self.own_input, self.own_output
         if self.is_projection:
@@ -101,19 +102,19 @@ class Layer:
 
     @property
     def is_transposed(self) -> bool:
-        """Whether it is a transposed convolution."""
+        """Whether the layer is a transposed convolution."""
         return isinstance(self.module, TRANSPOSED)
 
     @property
     def channels(self) -> tuple[int, int]:
-        """The channels or features of its input and its output."""
+        """The numbers of channels or features of the layer's input and output."""
         module = self.module
         ends = (module.in_features, module.out_features) if self.is_projection else (module.in_channels, module.out_channels)
         return int(ends[0]), int(ends[1])
 
     @property
     def is_square(self) -> bool:
-        """Whether it is a convolution of square pictures at the operator: as many positions along both axes."""
+        """Whether the operator in place of the layer gets square pictures: as many positions along both axes."""
         return len(self.windows) == 2 and WIDTH not in self.values
 
     @property
@@ -123,46 +124,48 @@ class Layer:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """The stride along each axis; () for a linear layer."""
+        """The stride along each spatial axis; () for a linear layer."""
         return tuple(axis.stride for axis in self.windows)
 
     @property
     def stride(self) -> int:
-        """The largest stride; 1 for a linear layer."""
+        """The largest stride along any axis; 1 for a linear layer."""
         return max(self.strides, default=1)
 
     @property
     def keeps(self) -> bool:
-        """Whether its output positions are the operator's along all axes, so that nothing is padded or cropped."""
+        """Whether the layer's output positions equal the operator's along all axes, so that nothing is padded or cropped."""
         return all(axis.keeps for axis in self.windows)
 
     @property
     def lengths(self) -> tuple[str, ...]:
-        """The variables of the spatial axes: H twice for square pictures; () for a linear layer."""
+        """The names of the variables of the spatial axes: (H, H) for square pictures; () for a linear layer."""
         return (HEIGHT, HEIGHT) if self.is_square else NAMES_OF_AXES.get(len(self.windows), ())
 
     @property
     def input(self) -> tuple[int, ...]:
-        """The input shape of an operator in its place."""
+        """The input shape of an operator in place of the layer."""
         names = ("N", "seq_len", "H_in") if self.is_projection else ("N", "C_in", *self.lengths)
         return tuple(self.values[name] for name in names)
 
     @property
     def output(self) -> tuple[int, ...]:
-        """The output shape of an operator in its place."""
+        """The output shape of an operator in place of the layer."""
         if self.is_projection:
             return (*self.input[:-1], int(self.module.out_features))
         return (self.values["N"], self.values["C_out"], *self.input[2:])
 
     @property
     def values_with_stride(self) -> Mapping[str, int]:
-        """The values for a strided operator in its place: `values` with `stride`, and the lengths without upsampling."""
+        """The values of the variables of a strided operator in place of the layer: `values`, `stride`, and lengths at its
+        input.
+        """
         few = {name: self.values[name] // stride for name, stride in zip(self.lengths, self.strides, strict=True)}
         return MappingProxyType({**self.values, **(few if self.is_transposed else {}), STRIDE: self.stride})
 
     @property
     def shapes_with_stride(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The input and output shapes of a strided operator in its place."""
+        """The input and output shapes of a strided operator in place of the layer."""
         values, ends = self.values_with_stride, (self.input[:2], self.output[:2])
         few = tuple(values[name] for name in self.lengths)
         many = tuple(length * stride for length, stride in zip(few, self.strides, strict=True))

@@ -41,11 +41,11 @@ class Bias(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
         self.axes = axes
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the sum."""
+        """Return the input plus the bias, of the input's shape."""
         return x + self.bias.view(-1, *(1,) * self.axes)
 
     def extra_repr(self) -> str:
-        """Return the number of channels."""
+        """Return the number of channels, for `repr`."""
         return f"{len(self.bias)}"
 
 
@@ -63,7 +63,7 @@ class Fitted(InPlace):
         self.module, self.axes, self.has_stride = module, tuple(axes), has_stride
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the module's output with as many positions as the layer's output has."""
+        """Return the module's output, padded and cropped to as many positions as the layer's output has."""
         lengths = [x.shape[2 + place] for place in range(len(self.axes))]
         zeros: list[int] = []
         for axis, length in zip(reversed(self.axes), reversed(lengths), strict=True):
@@ -78,7 +78,7 @@ class Fitted(InPlace):
         return x
 
     def extra_repr(self) -> str:
-        """Return the numbers of zeros and of cropped positions."""
+        """Return the numbers of added zeros and of cropped positions, for `repr`."""
         return f"zeros={[axis.zeros for axis in self.axes]}, skipped={[axis.skipped for axis in self.axes]}"
 
 
@@ -101,7 +101,7 @@ class Padded(nn.Module):  # type: ignore[misc]
         return padded(x, self.ends or ends_of_ceil(self, lengths), self.mode)
 
     def extra_repr(self) -> str:
-        """Return the padding's mode and numbers of positions."""
+        """Return the padding's mode and numbers of positions, for `repr`."""
         return f"{self.mode}{f', {list(self.ends)}' if self.ends else ''}"
 
 
@@ -117,11 +117,11 @@ class InFormat(nn.Module):  # type: ignore[misc]
         self.memory_format = memory_format
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the tensor in the memory format; no copy if it has it already."""
+        """Return the tensor in the memory format; it is not copied if it has the format already."""
         return x.contiguous(memory_format=self.memory_format)
 
     def extra_repr(self) -> str:
-        """Return the memory format."""
+        """Return the memory format, for `repr`."""
         return str(self.memory_format)
 
 
@@ -138,21 +138,21 @@ class AlongAxes(InPlace):
         self.module, self.axes = module, axes
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[N, ..., features] -> [N, ..., other features]."""
+        """Return the module's output: [N, ..., features] -> [N, ..., other features]."""
         if self.axes == 0:
             return self.module(x.unsqueeze(1)).squeeze(1)
         return self.module(x.flatten(1, self.axes)).unflatten(1, x.shape[1 : 1 + self.axes])
 
     def extra_repr(self) -> str:
-        """Return the number of axes."""
+        """Return the number of flattened axes, for `repr`."""
         return f"axes={self.axes}"
 
 
 def in_place_of(module: nn.Module, layer: Layer, *, has_stride: bool = False) -> nn.Module:
-    """Return the module with modules for the layer's stride, padding and bias around it, in the layer's training mode.
+    """Return the module, surrounded by modules for the layer's stride, padding and bias, in the layer's training mode.
 
     Args:
-        module: the operator's, or a baseline.
+        module: the operator's module, or a module baseline.
         layer: the layer that it replaces.
         has_stride: whether the module is strided itself, so that no pooling is needed.
     """
@@ -232,7 +232,7 @@ def with_module(to: Placement, name: str, build: Callable[[Mapping[str, int], in
 
     Args:
         to: the network and its layers.
-        name: of the replacement, for messages.
+        name: name of the replacement, for messages.
         build: makes a module from the values of a layer's variables and the seed of its weights.
 
     Raises MisfitError if the module does not fit a layer.
@@ -356,7 +356,7 @@ def _check_causality(operator: PGraph, layer: Layer, values: Mapping[str, int]) 
 
 
 def _module(operator: PGraph, layer: Layer, values: Mapping[str, int], seed: int, mode: str, batch: int | None) -> nn.Module:
-    """Return the operator as a module for this layer, with the layer's device, dtype and training mode."""
+    """Return the operator as a module in place of this layer, with the layer's device, dtype and training mode."""
     weight = weight_of(layer.module)
     # A variable without a value may be of any length at run time: N, and seq_len if no primitive changes it.
     free = {"N"} | (operator.unchanged_variables & {"seq_len"})

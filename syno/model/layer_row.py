@@ -17,12 +17,12 @@ class LayerRow(BaseModel):
     """A layer that does multiply-adds, or a module whose `forward` calls functions that do.
 
     Attributes:
-        name: in the network; "" of the network itself.
-        kind: in words, such as "3x3 convolution, stride 2".
+        name: the layer's name in the network; "" for the network itself.
+        kind: the kind of layer in words, such as "3x3 convolution, stride 2".
         input, output: shapes without their first axis, the batch.
-        flops: multiply-adds for one sample, of all its calls.
+        flops: multiply-adds of all calls of the layer, for one sample.
         parameters: number of its parameters including the bias, without those of its submodules.
-        reason: why it is not replaced; "" if it is.
+        reason: the reason why the layer is not replaced; "" if it is.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -45,7 +45,7 @@ class Convolutions:
     least_size: int = 1
 
     def __call__(self, layer: Layer) -> str | None:
-        """Return the reason to keep the layer; None: it is replaced."""
+        """Return the reason to keep the layer; None to replace it."""
         convolution = layer.module
         kernel, stride = convolution.kernel_size, convolution.stride
         sides, strides = "x".join(map(str, kernel)), " or ".join(map(str, self.strides or ()))
@@ -81,7 +81,7 @@ class Projections:
     least_size: int = 1
 
     def __call__(self, layer: Layer) -> str | None:
-        """Return the reason to keep the layer; None: it is replaced."""
+        """Return the reason to keep the layer; None to replace it."""
         before, after = layer.input[-1], layer.output[-1]
         if after != self.ratio * before:
             return f"it makes {after} features of {before}, not {self.ratio} times as many"
@@ -101,7 +101,7 @@ class Linears:
     least_size: int = 1
 
     def __call__(self, layer: Layer) -> str | None:
-        """Return the reason to keep the layer; None: it is replaced."""
+        """Return the reason to keep the layer; None to replace it."""
         return _too_small(layer, self.least_size, ("H_in", "H_out"))
 
 
@@ -114,7 +114,7 @@ class NamedLayers:
     names: tuple[str, ...]
 
     def __call__(self, layer: Layer) -> str | None:
-        """Return None for a layer that is named, else the reason to keep it."""
+        """Return None for a layer that the rule names, else the reason to keep it."""
         return None if any(fnmatchcase(own, name) for own in layer.names for name in self.names) else NOT_NAMED
 
 
@@ -126,12 +126,12 @@ class AnyOf:
 
     @property
     def kind(self) -> tuple[type[nn.Module], ...]:
-        """The classes of layers that the rules consider."""
+        """The classes of layers to which the rules apply."""
         kinds = (getattr(rule, "kind", KINDS) for rule in self.rules)
         return tuple(kind for each in kinds for kind in (each if isinstance(each, tuple) else (each,)))
 
     def __call__(self, layer: Layer) -> str | None:
-        """Return None if a rule selects the layer, else the reasons of all rules."""
+        """Return None if one of the rules selects the layer, else the reasons of all rules to keep it."""
         reasons = [rule(layer) for rule in self.rules if isinstance(layer.module, getattr(rule, "kind", KINDS))]
         told = [reason for reason in dict.fromkeys(map(str, reasons)) if reason != NOT_NAMED] or [NOT_NAMED]
         return None if None in reasons else "; ".join(told)

@@ -79,7 +79,7 @@ def _own_parameters(module: nn.Module) -> int:
 
 
 def _every(layer: Layer) -> None:
-    """A rule that selects every layer."""
+    """A rule that selects every layer: it gives no reason to keep it."""
 
 
 _every.kind = KINDS  # type: ignore[attr-defined]
@@ -101,7 +101,7 @@ def _with_advice(reason: str, layer: Layer | None, others: Sequence[Layer]) -> s
 
 
 def kind_of(module: nn.Module) -> str:
-    """Return the kind of a layer in words: "3x3 convolution, stride 2", "depthwise 3x3 convolution", "linear", or its class."""
+    """Return the kind of a layer in words, such as "3x3 convolution, stride 2" or "linear"; else the name of its class."""
     if isinstance(module, torch.jit.ScriptModule):
         return f"{module.original_name} of TorchScript"
     if isinstance(module, nn.Linear):

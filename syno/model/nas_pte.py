@@ -43,7 +43,7 @@ class Sequence1(nn.Module):  # type: ignore[misc]  # mypy does not look into tor
         self.parts = nn.ModuleList(_convolution(before, half, groups) for groups in GROUPS)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[N, C_in, H, H] -> [N, C_out, H, H]."""
+        """Return the output [N, C_out, H, H] for an input [N, C_in, H, H]."""
         return torch.cat([part(x) for part in self.parts], dim=1)
 
 
@@ -68,7 +68,7 @@ class Sequence2(nn.Module):  # type: ignore[misc]
         self.rest = _convolution(before, after, REST_GROUPS)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[N, C_in, H, H] -> [N, C_out, H, H]."""
+        """Return the output [N, C_out, H, H] for an input [N, C_in, H, H]."""
         return torch.cat([self.unrolled(x), self.rest(x[:, UNROLLED:])], dim=1)
 
 
@@ -88,14 +88,14 @@ class Sequence3(nn.Module):  # type: ignore[misc]
         self.parts = nn.ModuleList(_convolution(values["C_in"], values["C_out"]) for _ in range(PARTS))
 
     def forward(self, x: Tensor) -> Tensor:
-        """[N, C_in, H, H] -> [N, C_out, H, H]."""
+        """Return the output [N, C_out, H, H] for an input [N, C_in, H, H]."""
         rows = x.shape[2] // PARTS
         lengths = [*[rows] * (PARTS - 1), x.shape[2] - rows * (PARTS - 1)]
         return torch.cat([part(each) for part, each in zip(self.parts, x.split(lengths, dim=2), strict=True)], dim=2)
 
 
 def _convolution(before: int, after: int, groups: int = 1) -> nn.Conv2d:
-    """Return a convolution that keeps the picture's size and, with its new weights, the variance of its input."""
+    """Return a 3x3 convolution that keeps the picture's size, with new weights that keep the variance of its input."""
     made = nn.Conv2d(before, after, KERNEL, padding=KERNEL // 2, groups=groups, bias=False)
     nn.init.kaiming_normal_(made.weight, nonlinearity="linear")
     return made

@@ -42,7 +42,7 @@ def make_network(
     Args:
         models: registry of built-in functions.
         name: a name in the registry, or `package.module:function` of the user.
-        arguments: those that follow from the data and the workload; a user's function need not take all of them.
+        arguments: arguments that follow from the data and the workload; a user's function need not take all of them.
         settings: further arguments, which the function must take.
         example: the network's inputs, of any batch.
 
@@ -118,13 +118,13 @@ def _lazy_layers(network: nn.Module) -> list[str]:
 
 
 def _buffers_of(network: nn.Module, module: nn.Module) -> set[str]:
-    """Return the names of a module's buffers in the network."""
+    """Return the names of a module's own buffers in the network."""
     own = {id(buffer) for buffer in module.buffers(recurse=False)}
     return {name for name, buffer in network.named_buffers() if id(buffer) in own}
 
 
 def arguments_taken(make: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that a function takes, and in any case a width other than 1, so that it is not ignored silently.
+    """Return those of `arguments` that a function takes; a width other than 1 in any case, so that it is not silently ignored.
 
     Numbers of classes and channels may be ignored: a network may have fixed ones, and whether they fit the data shows in the
     first batch. A function with `**rest` gets all arguments but a width of 1, which most functions that get `rest` do not take.
@@ -148,7 +148,7 @@ def call(make: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
 
 
 def _rest(make: Callable[..., Any]) -> str | None:
-    """Return the name of a function's `**` parameter; None if it has none."""
+    """Return the name of a function's parameter for further keyword arguments (`**`); None if it has none."""
     try:
         parameters = inspect.signature(make).parameters.values()
     except (TypeError, ValueError):
@@ -157,7 +157,7 @@ def _rest(make: Callable[..., Any]) -> str | None:
 
 
 def _handed_on(make: Callable[..., Any], error: TypeError, arguments: Mapping[str, Any]) -> str | None:
-    """Return the argument that a function passed on by `**rest` to a function that does not take it; None for other errors."""
+    """Return the name of an argument that a function passed on by `**rest` to a function that refuses it; None otherwise."""
     if _rest(make) is None or "unexpected keyword argument" not in str(error):
         return None
     return next((name for name in arguments if f"'{name}'" in str(error)), None)

@@ -38,13 +38,13 @@ NUMBER = r"[0-9]*\.?[0-9]+"  # a share in a name
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """A number format of lower precision. A trained network that is converted to it is tested and timed as another network.
+    """A number format of lower precision. A trained network converted to it is tested and timed as a separate network.
 
     Attributes:
         name: the format's name, such as "int8"; also the key of the converted original.
-        words: the format in words.
+        words: the format in words, such as "8-bit integers".
         note: a note beside the scores of converted networks.
-        compilers: names of the compilers that compute in this format; rivals are timed with the first. They end with its name.
+        compilers: names of the compilers that compute in this format, which end with its name; the first one times rivals.
     """
 
     name: str
@@ -68,12 +68,12 @@ NUMBER_FORMATS = {
 
 
 def has_lower_precision(compiler: str) -> bool:
-    """Return whether a compiler, by its name, computes in lower precision than networks are trained in."""
+    """Return whether a compiler with this name computes in lower precision than networks are trained in."""
     return any(compiler.endswith(f"-{name}") for name in NUMBER_FORMATS)
 
 
 class Role(StrEnum):
-    """Role of a network in an experiment."""
+    """The role of a network in an experiment, such as original, operator or rival."""
 
     ORIGINAL = ORIGINAL
     BASELINE = "baseline"
@@ -106,7 +106,10 @@ class Network:
 
     @classmethod
     def parse(cls, key: str | Self) -> Self:
-        """Return the network with this key: name and precision, and the role of the original. A `Network` is returned as is."""
+        """Return the network with this key, which has its name, precision and, for the original, its role.
+
+        A `Network` stays as is.
+        """
         if not isinstance(key, str):
             return key
         for precision in NUMBER_FORMATS.values():
@@ -140,7 +143,7 @@ class Network:
 
     @property
     def as_trained(self) -> Self:
-        """The same network without conversion to lower precision."""
+        """The network as it was trained, before conversion to lower precision."""
         return replace(self, precision=None)
 
     def in_precision(self, precision: NumberFormat) -> Self:
@@ -149,7 +152,7 @@ class Network:
 
 
 def is_converted(key: str) -> bool:
-    """Return whether this is the key of a network converted to lower precision."""
+    """Return whether a key is that of a network converted to lower precision, such as "pruned_0.5_int8"."""
     return Network.parse(key).precision is not None
 
 
@@ -178,12 +181,15 @@ def replacement_named(name: str) -> Replacement | None:
 
 
 def module_baseline(name: str) -> ModuleBaseline:
-    """Return a baseline by its name in `MODULE_BASELINES`, or the user's own by its path. UnknownNameError if there is none."""
+    """Return a module baseline by its name in `MODULE_BASELINES`, or the user's own by its path.
+
+    UnknownNameError if unknown.
+    """
     return ModuleBaseline(name_of_operator(name), name) if is_path(name) else MODULE_BASELINES[name]
 
 
 def name_of_operator(name: str) -> str:
-    """Return the name in paths of an operator as settings give it: a known name, a file of text, or an import path.
+    """Return the name in paths of an operator that settings give as a known name, a text file, or an import path.
 
     >>> [name_of_operator(name) for name in ("narrower_0.5", "operators/mine.txt", "my_package.layers:block")]
     ['narrower_0.5', 'mine', 'my_package.layers.block']

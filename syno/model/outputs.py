@@ -69,7 +69,7 @@ def _in_dict(leaf: Any, depth: int) -> Any:
 
 @contextmanager
 def plain_outputs(network: nn.Module) -> Iterator[None]:
-    """Convert a network's outputs in the block by `in_plain_containers`."""
+    """Convert the network's outputs by `in_plain_containers` within the block."""
     hook = network.register_forward_hook(lambda module, inputs, output: in_plain_containers(output))
     try:
         yield
@@ -82,7 +82,7 @@ class OfTensors(nn.Module):  # type: ignore[misc]  # mypy does not look into tor
 
     Args:
         network: the network.
-        inputs: an example of its inputs; the tensors are replaced in each call, all other values are constants.
+        inputs: an example of the network's inputs; tensors are replaced in each call, all other values are constants.
     """
 
     def __init__(self, network: nn.Module, inputs: Any) -> None:
@@ -91,7 +91,7 @@ class OfTensors(nn.Module):  # type: ignore[misc]  # mypy does not look into tor
         self.places = mapped(lambda tensor: tensor.new_empty(0), inputs)
 
     def forward(self, *tensors: torch.Tensor) -> Any:
-        """Return the network's output for the example inputs with these tensors in their place."""
+        """Return the network's output for the example inputs with their tensors replaced by these."""
         left = iter(tensors)
         args, kwargs = arguments_of(mapped(lambda _: next(left), self.places))
         return in_plain_containers(self.network(*args, **kwargs))

@@ -27,7 +27,7 @@ class PlacedOperator(Settings):
     operator: str
     """the operator's text, or `module NAME` of a baseline that is a PyTorch module"""
     layers: str
-    """the layers that it is in, as in `layers` of a workload"""
+    """the layers that the operator replaces, as in `layers` of a workload"""
 
     @property
     def replacement(self) -> AnyOperator:
@@ -36,7 +36,7 @@ class PlacedOperator(Settings):
 
 
 def without_nothing(network: BaseModel, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a network without `OPTIONAL` ones that are not set.
+    """Return a network's settings without those in `OPTIONAL` that are not set.
 
     Names of records are hashes of this text, and must be as they were before these settings existed.
     """
@@ -71,7 +71,7 @@ def with_placed(
 
 
 def placed_layers(model: nn.Module, placed: Sequence[PlacedOperator], example: Inputs) -> dict[str, str]:
-    """Return the layers that placed operators replace: the operator's name by the layer's name.
+    """Return the name of the placed operator in each layer that one replaces, by the layer's name.
 
     Arguments and exceptions are those of `with_placed`.
     """

@@ -15,7 +15,7 @@ State = tuple[int, list[tuple[int, int]]]  # number of optimizer steps; address 
 
 
 class _OptimizerSteps:
-    """Counts the steps of all optimizers: fused ones change weights without increasing the weights' version counters."""
+    """Counts the steps of all optimizers, since fused optimizers change weights without increasing their version counters."""
 
     taken = 0
     hook: Any = None
@@ -57,7 +57,7 @@ class PreparedWeights(InPlace):
         self._keeps, self._kept = keep, None
 
     def train(self, mode: bool = True) -> PreparedWeights:
-        """Set the mode. Training mode drops the cache of values computed from weights."""
+        """Set training or evaluation mode. Training mode drops the cache of values computed from weights."""
         if mode:
             self.keep_prepared_weights(False)
         super().train(mode)

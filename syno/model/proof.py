@@ -72,7 +72,7 @@ class Proof:
 
 
 def prove(model: nn.Module, example: Inputs, layers: Sequence[Layer]) -> Proof:
-    """Return which of these layers, which run once in evaluation mode, can be replaced.
+    """Return the proof for these layers, each of which runs once in evaluation mode: which of them can be replaced.
 
     Args:
         model: the network; its buffers and gradients are restored.
@@ -135,7 +135,7 @@ class _Prover:
         yield self.example
 
     def _by_counts(self) -> dict[str, str]:
-        """Return the layers that do not run exactly once in each mode, each with the reason."""
+        """Return the layers that do not run exactly once in each mode, each with that as the reason."""
         counts = {mode: run.counts for mode, run in self.before.items()}
         refused = {}
         for layer in self.layers:
@@ -159,7 +159,7 @@ class _Prover:
         return faults
 
     def _in_need_of_format(self, layers: Sequence[Layer]) -> frozenset[str]:
-        """Return the names of layers after which the network fails unless their output keeps its memory format."""
+        """Return the names of layers whose output must keep its memory format, since the network fails otherwise."""
         needing = [layer for layer in layers if self._fault(layers, moved=[layer]) is not None]
         others = [layer for layer in layers if layer not in needing]
         if self._fault(layers, moved=others) is not None:
@@ -167,7 +167,7 @@ class _Prover:
         return frozenset(layer.name for layer in needing)
 
     def _fault(self, layers: Sequence[Layer], moved: Sequence[Layer] = ()) -> str | None:
-        """Return what goes wrong if stand-ins replace all `layers` at once; None if nothing does.
+        """Return the fault that appears if stand-ins replace all `layers` at once; None if there is none.
 
         The outputs of the stand-ins for `moved` layers have another memory format than the layers' own.
         """
@@ -260,7 +260,7 @@ class _Prover:
             stand_ins: the modules in place of the layers, by the layer's name; their calls are counted then.
             weights: the name of the layer of each weight whose uses by functions are recorded, by the weight's `id()`.
             backward: whether gradients are computed, in training mode.
-            seed: of torch's random numbers.
+            seed: seed of torch's random numbers.
         """
         counts: Counter[str] = Counter()
         watched = stand_ins or {layer.name: model.get_submodule(layer.name) for layer in layers}
@@ -361,8 +361,8 @@ def _counting_forward(forward: Callable[..., Any], counts: Counter[str], name: s
 def drawn(inputs: Inputs) -> Inputs:
     """Return inputs with standard normal numbers in place of floating-point values; integers stay.
 
-    If there are several tensors, only constant ones are drawn: the others may have a meaning that the network checks, such as
-    times that grow, while constants are placeholders.
+    If there are several tensors, only constant ones are replaced: the others may have a meaning that the network checks, such
+    as increasing times, while constants are placeholders.
     """
     tensors, generators = first_inputs(inputs), dict[torch.device, torch.Generator]()
 

@@ -58,7 +58,7 @@ def narrowed(network: nn.Module, example: Inputs, share: float, layers: Collecti
     Args:
         network: has layers of the classes in `PRUNED`; it is not changed.
         example: its inputs.
-        share: of the channels that stay, above 0 and below 1.
+        share: share of the channels that stay, above 0 and below 1.
         layers: names of the layers to narrow, which must be in `narrowable`; None: all layers.
 
     Raises MisfitError if Torch-Pruning cannot trace the network's channels, no channel can be removed, or one of these layers
@@ -121,7 +121,7 @@ class _Copy:
 
     Attributes:
         network: the copy, in evaluation mode.
-        share: of the channels that stay.
+        share: share of the channels that stay.
         example: the network's inputs, on its device.
         last: layers whose channels are an output's channels; they are not pruned.
         multiple: numbers of channels are rounded to multiples of it.
@@ -168,7 +168,7 @@ def _followed() -> Iterator[None]:
 
 
 def _tied(graph: Any, module: nn.Module) -> set[nn.Module]:
-    """Return the layers whose channels are tied to a layer's, including the layer itself."""
+    """Return the layers whose channels are tied to those of the layer `module`, including itself."""
     group = graph.get_pruning_group(module, graph.get_pruner_of_module(module).prune_out_channels, idxs=[0])
     losing = (dependency.target.module for dependency, _ in group if graph.is_out_channel_pruning_fn(dependency.handler))
     return {one for one in losing if isinstance(one, PRUNED)}
@@ -188,7 +188,7 @@ def _shapes(network: nn.Module, example: Inputs) -> list[torch.Size]:
 
 
 def _last_layers(network: nn.Module, example: Inputs) -> list[nn.Module]:
-    """Return the layers whose channels are an output's channels: no layer with a weight reads them."""
+    """Return the layers whose channels are channels of a network output: no layer with a weight reads them."""
     owners = {id(module.weight): module for module in network.modules() if isinstance(module, PRUNED)}
     found: dict[int, nn.Module] = {}
     with torch.enable_grad():

@@ -49,7 +49,7 @@ class Replacement(ABC):
 
         @property
         def name(self) -> str:
-            """The name in records and tables."""
+            """The replacement's name in records and tables."""
 
     @property
     def _title(self) -> str:
@@ -57,7 +57,7 @@ class Replacement(ABC):
 
     @property
     def id(self) -> str:
-        """The id in records, 32 hexadecimal digits."""
+        """The replacement's id in records: 32 hexadecimal digits."""
         return content_id(self.hashed_as, self._title)
 
     def __str__(self) -> str:
@@ -65,27 +65,30 @@ class Replacement(ABC):
 
     @property
     def structure(self) -> Replacement:
-        """Representative of all replacements with these shapes; its measured latency is reused for them."""
+        """Representative of all replacements with equal shapes: its measured latency is reused for them."""
         return self
 
     @property
     def is_quantized(self) -> bool:
-        """Whether an INT8 version is tested, too. False for known layers alone, which are slower in INT8."""
+        """Whether a network with this replacement is also tested in 8-bit integers.
+
+        False for known layers alone, which are slower.
+        """
         return False
 
     @property
     def begins_anew(self) -> bool:
-        """Whether all layers get new weights, also those that it does not replace."""
+        """Whether all layers of the network get new weights, also those that are not replaced."""
         return False
 
     @property
     def factories(self) -> tuple[str, ...]:
-        """Import paths of users' functions that make its modules."""
+        """Import paths of users' functions that make the replacing modules."""
         return ()
 
     @property
     def around(self) -> Replacement | None:
-        """The narrower network that contains its operators; None: they are in the original."""
+        """The narrower network that contains the operators; None if they are in the original."""
         return None
 
     def operator_in(self, layer: Layer) -> PGraph | None:
@@ -107,7 +110,7 @@ class Replacement(ABC):
 
 
 class OperatorInLayers(Replacement):
-    """One operator in place of each layer."""
+    """A replacement that puts one operator in each layer."""
 
     def __init__(self, graph: PGraph) -> None:
         self.graph = graph
@@ -132,11 +135,11 @@ class ModuleBaseline(Replacement):
     """A baseline that is a PyTorch module.
 
     Attributes:
-        name: its name in records and tables.
+        name: the baseline's name in records and tables.
         factory: `package.module:name` of a function or class that returns the module: from [N, C_in, H, H] to
             [N, C_out, H, H], for any N. It takes the values of a layer's variables (C_in, C_out, H) as a mapping, and raises
             SizeError if they do not suit it.
-        source: the publication that it is from.
+        source: the publication of the baseline.
     """
 
     beginning = "module "
@@ -158,8 +161,8 @@ class ModuleBaseline(Replacement):
         """Return the module, in float32 on the CPU.
 
         Args:
-            values: of C_in, C_out and H, as `Layer.values`.
-            seed: of the weights; None: the global random state.
+            values: values of C_in, C_out and H, as `Layer.values`.
+            seed: seed of the weights; None: the global random state.
 
         Raises SizeError if the sizes do not suit it, SpecError if the factory returns no module.
         """
@@ -331,7 +334,7 @@ class NarrowerLayer(Replacement):
 
 
 def no_known_layer(name: str) -> str:
-    """Return the error message for a name that is no known layer's."""
+    """Return the error message for a name that is not the name of a known layer."""
     return (
         f'"{name}" is no known layer: give separable, dropped, grouped_NUMBER or low_rank_NUMBER, with 2 or more groups, or '
         "the number that divides the channels, as in grouped_4, or narrower_SHARE, with the share of the channels that stay, "
@@ -353,7 +356,7 @@ class Mixture(Replacement):
     operator conv1x1
 
     Attributes:
-        name: its name in records and tables.
+        name: the mixture's name in records and tables.
         parts: each operator with the names of its layers.
         base: the narrower network that contains them; None: the original.
     """
@@ -371,7 +374,7 @@ class Mixture(Replacement):
 
     @property
     def _title(self) -> str:
-        """The hashed content: ids of operators with their layers, and the base; without the name."""
+        """The content that is hashed into the id: ids of operators with their layers, and the base; without the name."""
         parts = sorted(f"{part.id} {' '.join(names)}" for part, names in self.parts)
         return "\n".join([*parts, *([] if self.base is None else [self.base.id])])
 
@@ -395,7 +398,7 @@ class Mixture(Replacement):
 
     @property
     def narrower(self) -> Mixture:
-        """The mixture with its narrower layers only, without operators."""
+        """The mixture without its operators: its narrower layers only."""
         return replace(self, parts=tuple((part, names) for part, names in self.parts if isinstance(part, NarrowerLayer)))
 
     @property
@@ -405,7 +408,7 @@ class Mixture(Replacement):
 
     @property
     def layers(self) -> dict[str, AnyOperator]:
-        """The operator of each layer that has one."""
+        """The operator or other replacement of each layer that has one, by the layer's name."""
         return {name: part for part, names in self.parts for name in names}
 
     def fitted(self, layers: Sequence[str]) -> set[str]:

@@ -61,7 +61,7 @@ def requirement(model: nn.Module, example: Inputs, layers: Sequence[Layer], shar
         model: the original network, which is run once.
         example: a batch of its inputs.
         layers: the replaced layers.
-        share: their share of the network's FLOPs.
+        share: share of the network's FLOPs in the replaced layers.
     """
     if layers[0].is_projection:
         if all(layer.output[-1] == PARTS * layer.input[-1] for layer in layers):
@@ -105,12 +105,12 @@ def requirement(model: nn.Module, example: Inputs, layers: Sequence[Layer], shar
 
 
 def odd_at_most(size: int) -> int:
-    """Return the largest odd number that is at most `size`: an odd window has a middle."""
+    """Return the largest odd number up to `size`; an odd window has a middle."""
     return (size - 1) // 2 * 2 + 1
 
 
 def _is_mixed(layer: Layer, axis: int) -> bool:
-    """Return whether a layer mixes positions along an axis: its window is larger than 1, and there are several positions."""
+    """Return whether a layer mixes positions along an axis: its window is larger than 1, and the axis has several positions."""
     return bool(layer.module.kernel_size[axis] > 1 and min(layer.own_input[2 + axis], layer.input[2 + axis]) > 1)
 
 
@@ -119,13 +119,13 @@ def _others(count: int) -> str:
 
 
 def _mixing_channels(model: nn.Module, example: Inputs, replaced: set[str]) -> int:
-    """Return the number of convolutions without groups, not counting replaced ones and the first convolution."""
+    """Return the number of convolutions without groups, except the replaced ones and the first convolution."""
     found = [call for call in trace(model, example) if isinstance(call.module, (*CONVOLUTIONS, *TRANSPOSED))]
     return len({call.name for call in found if call.module.groups == 1} - replaced - {call.name for call in found[:1]})
 
 
 def _mixing(model: nn.Module, example: Inputs, replaced: set[str], axes: Sequence[int]) -> int:
-    """Return the number of layers that mix positions along these axes, not counting replaced ones and the first convolution."""
+    """Return the number of layers that mix positions along these axes, except the replaced ones and the first convolution."""
     calls = trace(model, example)
     first = next((call.name for call in calls if isinstance(call.module, CONVOLUTIONS)), None)
     return len({call.name for call in calls if _mixes(call.module, axes)} - replaced - {first})

@@ -68,11 +68,11 @@ def load(folder: str | Path, device: torch.device | str = "cpu") -> nn.Module:
 
 
 def _check(file: Path, expected: str | None = None) -> None:
-    """Raise DataError if a file's content is not what was written into its folder, or the file is missing.
+    """Raise DataError if a file of the folder is missing, or its content does not match its checksum.
 
     Args:
         file: the file.
-        expected: its checksum in the code beside it; None: only the checksum in the facts is compared, if there is one.
+        expected: the file's checksum in the code beside it; None: only the checksum in the folder's facts is compared, if any.
     """
     try:
         actual = checksum(file.read_bytes())
@@ -99,7 +99,7 @@ def _damaged(file: Path, damage: str) -> DataError:
 
 
 class _Program(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
-    """A program of torch.export as a module that can only be in evaluation mode."""
+    """An exported program (torch.export) as a module that can only be in evaluation mode."""
 
     def __init__(self, program: nn.Module) -> None:
         super().__init__()
@@ -107,11 +107,11 @@ class _Program(nn.Module):  # type: ignore[misc]  # mypy does not look into torc
         self.training = program.training = False
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the output of the program."""
+        """Return the program's output."""
         return self.program(*args, **kwargs)
 
     def train(self, mode: bool = True) -> _Program:
-        """Accept evaluation mode. Raises SpecError for training mode, which an exported program does not have."""
+        """Do nothing for evaluation mode. Raises SpecError for training mode, which an exported program does not have."""
         if mode:
             raise SpecError(
                 f"this network is for inference: {PROGRAM} is a program of torch.export, which has no training mode; train the "

@@ -22,7 +22,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 @dataclass(frozen=True)
 class _View:
-    """A tensor of a network as a view of shared memory: index of its module, name in the module, and strided layout."""
+    """A tensor of a network as a view of shared memory: its module's index, its name in the module, and its strided layout."""
 
     module: int
     name: str
@@ -34,14 +34,14 @@ class _View:
 
 @dataclass(frozen=True)
 class _Sharing:
-    """A piece of memory that several tensors of a network share."""
+    """A piece of memory that several tensors of a network share, and these tensors as views of it."""
 
     memory: torch.Tensor  # all of it, as bytes
     views: tuple[_View, ...]
 
 
 def shared_tensors(network: nn.Module) -> list[list[str]]:
-    """Return a list of names for each piece of memory that several parameters and buffers share."""
+    """Return, for each piece of memory that several parameters and buffers share, the list of their names."""
     names = {number: name for number, (name, _) in enumerate(network.named_modules())}
     return [[f"{names[view.module]}.{view.name}".lstrip(".") for view in sharing.views] for sharing in _sharings(network)]
 
@@ -121,7 +121,7 @@ def _check_views(network: nn.Module, sharings: list[_Sharing]) -> None:
 
 
 def _not_copied(network: nn.Module) -> tuple[str, Exception] | None:
-    """Return the first attribute that cannot be copied alone, in words, and the exception; None if each one can."""
+    """Return the first attribute that cannot be copied by itself, in words, and the exception; None if all can be copied."""
     for path, module in network.named_modules():
         for name, value in vars(module).items():
             if name in ("_modules", "_parameters", "_buffers"):
@@ -135,7 +135,7 @@ def _not_copied(network: nn.Module) -> tuple[str, Exception] | None:
 
 
 def moved_to(network: Model, device: torch.device | str) -> Model:
-    """Move a network to a device in place, and return it; tensors that share memory still do.
+    """Move a network to a device in place, and return it; tensors that share memory share it on the device, too.
 
     Raises SpecError if weights have no values because they are on the device "meta".
     """

@@ -60,7 +60,7 @@ SEQUENCE_DEFAULTS: Mapping[str, Any] = {
 
 
 def convolution_defaults(lengths: Sequence[str], window: int = WINDOW) -> dict[str, Any]:
-    """Return DEFAULTS for convolutions whose spatial axes have these variables, such as L, or H and W.
+    """Return `DEFAULTS` of a spec for convolutions whose spatial axes have these variables, such as L, or H and W.
 
     Args:
         lengths: the variables of the spatial axes.
@@ -78,7 +78,7 @@ def convolution_defaults(lengths: Sequence[str], window: int = WINDOW) -> dict[s
 
 
 def _widest(layers: Sequence[Layer]) -> int:
-    """Return the largest kernel size along any axis, limited to the axis' length and rounded down to an odd number."""
+    """Return the layers' largest kernel size along any axis, at most the axis' length, rounded down to an odd number."""
     axes = [pair for layer in layers for pair in zip(layer.windows, layer.input[2 : 2 + len(layer.windows)], strict=True)]
     kernel = max((axis.kernel for axis, _ in axes), default=1)
     fitting = min((length for axis, length in axes if axis.kernel == kernel), default=1)
@@ -153,15 +153,15 @@ def spec_for(
 
 
 def replaced_share(model: nn.Module, example: Inputs, rest: Cost) -> float:
-    """Return the replaced layers' share of the model's FLOPs, where `rest` is the cost of the other layers."""
+    """Return the share of the model's FLOPs in the replaced layers, where `rest` is the cost of the other layers."""
     whole = count(model, example).flops
     return 1 - rest.flops / whole if whole else 0.0
 
 
 def rest_cost(model: nn.Module, example: Inputs, layers: Sequence[Layer]) -> Cost:
-    """Return FLOPs and parameters of `model` without the layers to replace, for one batch: a lower bound for any operator.
+    """Return FLOPs and parameters of `model` without the replaced layers, for one batch: a lower bound with any operator.
 
-    It includes the biases of the replaced layers and weights that are tied to layers that stay. Memory is 0.
+    Included are the biases of the replaced layers and weights that are tied to layers that stay. Memory is 0.
     """
     replaced = {id(part) for layer in layers for part in layer.module.modules()}
     inside = {name for name, module in model.named_modules() if id(module) in replaced}

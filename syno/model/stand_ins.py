@@ -41,8 +41,8 @@ class ReplacedWeight:
     """The `weight` attribute of a module in place of a layer: shape, dtype and device, but no elements; it is no tensor.
 
     Attributes:
-        shape: of the layer's weight.
-        dtype, device: of the replacing module's weights.
+        shape: shape of the layer's weight.
+        dtype, device: dtype and device of the replacing module's weights.
         requires_grad: whether the layer's weight was trained.
 
     Raises ReplacedWeightError for each use that needs elements.
@@ -54,19 +54,19 @@ class ReplacedWeight:
     requires_grad: bool = True
 
     def size(self, axis: int | None = None) -> torch.Size | int:
-        """Return the lengths of all axes, or of one axis."""
+        """Return the lengths of all axes of the weight, or of one axis."""
         return self.shape if axis is None else self.shape[axis]
 
     def dim(self) -> int:
-        """Return the number of axes."""
+        """Return the number of axes of the weight."""
         return len(self.shape)
 
     def numel(self) -> int:
-        """Return the number of elements."""
+        """Return the number of elements of the layer's weight."""
         return int(self.shape.numel())
 
     def is_floating_point(self) -> bool:
-        """Return whether its numbers are real."""
+        """Return whether the weight's dtype is floating-point."""
         return bool(self.dtype.is_floating_point)
 
     def __len__(self) -> int:
@@ -88,7 +88,7 @@ class ReplacedWeight:
         refuse(getattr(function, "__name__", "a function"))
 
     def like(self) -> torch.Tensor:
-        """Return an empty tensor of this dtype on this device."""
+        """Return an empty tensor with the dtype and device of the weight."""
         return torch.empty(0, dtype=self.dtype, device=self.device)
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -98,7 +98,7 @@ class ReplacedWeight:
 
 
 def refuse(use: str) -> NoReturn:
-    """Raise ReplacedWeightError, which names this use of the weight."""
+    """Raise ReplacedWeightError, whose message names `use`, the attempted use of the weight."""
     raise ReplacedWeightError(
         f"an operator stands in place of this layer, and has no weight of the layer's shape ({use}); "
         "call the layer, or keep it by naming the layers to replace without it"
@@ -126,7 +126,7 @@ class InPlace(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
 
     @property
     def weight(self) -> Any:
-        """The module's own weight, or the `ReplacedWeight` of the layer."""
+        """The module's own weight, or the `ReplacedWeight` of the layer that it replaces."""
         for own in (self._parameters, self._buffers, self._modules):
             if "weight" in own:
                 return own["weight"]
@@ -138,7 +138,7 @@ class InPlace(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
         return ReplacedWeight(torch.Size(shape), own_weight.dtype, own_weight.device, learns)
 
     def stand_for(self, layer: nn.Module) -> None:
-        """Copy the layer's size attributes, except those that the module has itself, and move its hooks here."""
+        """Copy the layer's size attributes, except those that the module has itself, and move its hooks to the module."""
         weight = weight_of(layer)
         self._replaced = tuple(weight.shape), bool(weight.requires_grad)
         for name in SIZES_OF_LINEAR if isinstance(layer, nn.Linear) else SIZES:
@@ -154,7 +154,7 @@ class Sequential(InPlace, nn.Sequential):  # type: ignore[misc]
 
     @property
     def bias(self) -> Any:
-        """The layer's bias, which is still trained; None if it had none."""
+        """The replaced layer's bias, which is still trained; None if it had none."""
         return next((bias for module in reversed(list(self)) if (bias := getattr(module, "bias", None)) is not None), None)
 
 
@@ -201,7 +201,7 @@ def put_in_place(network: nn.Module, names: Sequence[str], module: nn.Module) ->
 
 
 def _exchange(value: Any, layer: nn.Module, module: nn.Module, done: set[int]) -> Any:
-    """Return the value of an attribute with `module` in place of `layer`, lists and dicts changed in place.
+    """Return an attribute's value with `module` in place of `layer`; lists and dicts are changed in place.
 
     `done` has the ids of lists and dicts that were visited, which may contain themselves.
     """
@@ -229,7 +229,7 @@ def clear_hooks(module: nn.Module) -> None:
 
 
 def in_place(module: nn.Module) -> InPlace:
-    """Return the same module, whose class is now a subclass of both `InPlace` and its own class."""
+    """Return the same module after changing its class to a subclass of both `InPlace` and its own class."""
     if not isinstance(module, InPlace):
         kind: Any = type(module)
         module.__class__ = _in_place_class(kind)

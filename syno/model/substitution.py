@@ -65,7 +65,7 @@ def substitute(
         where: selects the layers. The name of a rule: "spatial", "paper-3x3", "paper", "projections", or `package.module:rule`
             for your own. Or a rule: a function of a `Layer` that returns the reason to keep it, or None. Or the names of
             layers, as in `named_modules`, or patterns of names, such as `blocks.*.conv1`.
-        seed: of the operators' weights, which are different in every layer.
+        seed: seed of the operators' weights, which are different in every layer.
         mode: the form of the operators: "fused", or "literal". A baseline that is a module has one form.
         causal: whether the model predicts later positions of a sequence, so that operators that read ahead are an error.
             None: the model's attribute `causal`; False if it has none.
@@ -90,7 +90,7 @@ def substitute(
 
 
 def why_it_does_not_fit(operator: AnyOperator, layer: Layer, model: nn.Module) -> str | None:
-    """Return why an operator cannot replace a layer of the model, such as sizes that do not divide; None if it can."""
+    """Return the reason why an operator cannot replace a model's layer, such as sizes that do not divide; None if it can."""
     example, is_causal = torch.zeros(layer.own_input), getattr(model, "causal", False)
     try:
         substitute(layer.module, operator, example, where=lambda _: None, causal=is_causal, keep_stem=False)

@@ -212,17 +212,15 @@ class Study:
             space: the space of operators, or its spec.
             objective: a `syno.Training`; or a function that takes an operator, and returns a number from 0 to 1, more is
                 better, or metrics by name, among them `value` or those that the reward reads. With a second argument, it also
-                gets a report, to be called with a step and a value
-                (`syno.search.evaluation.Report`). An exception fails the trial, and the study continues.
+                gets a report, to be called with a step and a value (`syno.search.evaluation.Report`). An exception fails the
+                trial, and the study continues.
             name: name of the study in its storage; by default that of the space.
             storage: a file, such as "trials.db" (a database) or "trials.log" (a journal), or the URL of a database. An existing
-                study
-                in it continues. None: the trials are lost at the end of the process.
+                study in it continues. None: the trials are lost at the end of the process.
             reward: computes the reward in [0, 1] from the metrics: a name in `syno.REWARDS`, a mapping with its name and
                 settings, or a Reward. By default "relative" for a training, and the metric `value` for a function.
             policy: the policy that proposes operators: a name in `syno.POLICIES`, or a mapping with its name and settings.
-                Default:
-                "surrogate" for a training, "mcts" for a function.
+                Default: "surrogate" for a training, "mcts" for a function.
             warm_start: operators of the space that the first trials evaluate, in this order.
             seed: seed of the policy.
 

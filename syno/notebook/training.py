@@ -191,9 +191,8 @@ class Training(NetworkObjective):
 
         Args:
             network: maps [N, channels, height, width] to [N, classes]; for text, [N, L] to [N, L, vocabulary]; or anything that
-                your
-                own task calls. A module: every training starts from a copy of its weights. Or a function without arguments that
-                returns a module: it is called for each training, with torch's seed set to `seed`.
+                your own task calls. A module: every training starts from a copy of its weights. Or a function without arguments
+                that returns a module: it is called for each training, with torch's seed set to `seed`.
             data: a `syno.DataSet`, a name in `syno.DATASETS`, or a `syno.Task` with your own loss and score.
             where: the layers to replace: the name of a rule, or names and patterns of layers; see `syno.substitute`.
             seed: of the operators' weights and of the order of the data.

@@ -75,8 +75,7 @@ class Reward(Settings, ABC):
         name: the name in experiments and in stored settings; by default the path `package.module:MyReward`.
         needs: names of the metrics that it reads.
         compares_scores: whether it reads the original's score after the same training (`original_accuracy` or `original_loss`)
-            and
-            the score of chance. If so, the study begins with a training of the original.
+            and the score of chance. If so, the study begins with a training of the original.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)

@@ -173,8 +173,7 @@ class Scheduler:
         Args:
             most: number of operators.
             seen: whether operators count whose worker is visibly running. False: only those that need a trial, and those whose
-                worker
-                may have died unseen, on another machine.
+                worker may have died unseen, on another machine.
         """
         entries = self.state.unfinished(most)
         if seen:

@@ -396,9 +396,8 @@ class Study:
             alone: whether there are no other workers, so that running trials belong to dead workers. Workers that died on this
                 machine are recognised anyway; others when their grace period is over.
             wait: whether to wait, when no trial is left to begin, for the last trials of other workers, in case they are
-                interrupted.
-                False: wait only for workers that are not visible, as on other machines; those of this machine are restarted by
-                others.
+                interrupted. False: wait only for workers that are not visible, as on other machines; those of this machine are
+                restarted by others.
             poll_seconds: interval of the checks during this wait.
 
         KeyboardInterrupt and SystemExit are raised; the current trial is retried by the next worker.

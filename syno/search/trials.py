@@ -47,8 +47,7 @@ class OperatorTrials:
         rank: number of operators with earlier first trials.
         candidate: the operator as policies know it.
         told: events that the policy was told just before it proposed this operator: the number of an operator's first trial for
-            its
-            outcome, and (first trial, step) for its value at a step.
+            its outcome, and (first trial, step) for its value at a step.
         closed: names of nodes that were found to have no operators left.
         numbers: its trials, one for each attempt.
         outcome: its reward or failure; None while it is open.

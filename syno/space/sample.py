@@ -177,8 +177,7 @@ def sample(space: Space, count: int, *, seed: int = 0, most_walks: int | None = 
         count: the number of operators. The list is shorter if the space holds fewer, or if the walks do not suffice.
         seed: seed of the random walks.
         most_walks: the largest number of walks; None for 1,000, and 100 for each operator. In most spaces every other walk
-            finds an
-            operator; the limit is for spaces in which nearly all walks meet dead ends.
+            finds an operator; the limit is for spaces in which nearly all walks meet dead ends.
 
     Raises SpecError if `count` is below 0, if the space is empty, or if no walk found an operator; the message says what helps.
     """

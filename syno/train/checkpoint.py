@@ -24,15 +24,15 @@ LINE = len(MARK) + CHECKSUM_DIGITS + 1  # bytes at the end of the file
 
 
 class DamagedCheckpointError(DataError):
-    """A checkpoint that cannot be read. A training that can start anew does so without it."""
+    """An error for a checkpoint that cannot be read. A training that can start anew does so without the checkpoint."""
 
 
 class Checkpoint:
     """The checkpoint of one training.
 
     Args:
-        file: its path; each new state replaces the file atomically. None: no checkpoint.
-        identity: of the training; a state with another identity is ignored.
+        file: path of the checkpoint; each new state replaces the file atomically. None: no checkpoint.
+        identity: identity of the training; a state with another identity is ignored.
         every_seconds: time between two states, for `due`.
     """
 
@@ -46,7 +46,7 @@ class Checkpoint:
         return self.file is not None and time.monotonic() - self._last >= self.every_seconds
 
     def write(self, state: Mapping[str, Any]) -> None:
-        """Write a state. SpecError if it cannot be written."""
+        """Write a state of the training. SpecError if it cannot be written."""
         if self.file is None:
             return
         stream = BytesIO()
@@ -56,7 +56,7 @@ class Checkpoint:
         self._last = time.monotonic()
 
     def read(self, device: torch.device) -> dict[str, Any] | None:
-        """Return the state; None if there is none, or if it has another identity.
+        """Return the stored state; None if there is none, or if it has another identity.
 
         Raises DamagedCheckpointError if the file is damaged.
         """

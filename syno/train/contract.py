@@ -29,7 +29,7 @@ class Report:
     looks: tuple[float, ...] = ()
 
     def __call__(self, step: int, value: float) -> None:
-        """Report a value at a step."""
+        """Report the value of a score or another measure after this step; higher is better."""
 
     def recent_loss(self, step: float, loss: float) -> None:
         """Report the recent training loss: before the report of the value at this step, or at a fractional step in `looks`."""
@@ -45,7 +45,7 @@ class FunctionReport(Report):
         self.function = function
 
     def __call__(self, step: int, value: float) -> None:
-        """Call the function."""
+        """Call the function with the step and the value."""
         self.function(step, value)
 
 
@@ -55,9 +55,8 @@ class Screening:
 
     Attributes:
         metrics: counted, predicted or measured values by name: shares of costs, `predicted_speedup`, `speedup`, each speedup
-            with
-            `_low` and `_high`, and `latency_ms`.
-        unmet: the reason why it cannot meet the goal, such as "too slow: ..."; None if it may.
+            with `_low` and `_high`, and `latency_ms`.
+        unmet: the reason why the operator cannot meet the goal, such as "too slow: ..."; None if it may.
     """
 
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -65,7 +64,7 @@ class Screening:
 
     @property
     def kind(self) -> str:
-        """The short reason, by which screened-out operators are counted; "" if there is none."""
+        """The first words of the reason, by which rejected operators are counted; "" if there is no reason."""
         return (self.unmet or "").partition(":")[0]
 
 
@@ -74,7 +73,7 @@ class Evaluation(ABC):
 
     @abstractmethod
     def __call__(self, operator: PGraph, report: Report) -> Mapping[str, float]:
-        """Return metrics by name."""
+        """Evaluate an operator, and return its metrics by name."""
 
     def screen(self, operator: PGraph) -> Screening | None:
         """Return the metrics known before an operator's evaluation; None if this evaluation does not screen."""
@@ -94,10 +93,10 @@ class FunctionEvaluation(Evaluation):
     function: Evaluate
 
     def __call__(self, operator: PGraph, report: Report) -> Mapping[str, float]:
-        """Call the function."""
+        """Call the function with the operator and the report, and return its metrics."""
         return self.function(operator, report)
 
 
 def evaluation_of(evaluation: Evaluation | Evaluate) -> Evaluation:
-    """Return an evaluation unchanged; wrap a function in one."""
+    """Return an evaluation unchanged; wrap a function in a `FunctionEvaluation`."""
     return evaluation if isinstance(evaluation, Evaluation) else FunctionEvaluation(evaluation)

@@ -1,4 +1,4 @@
-"""A check of an operator on the first batch, before its training: can all weights learn, and does the input matter?"""
+"""A check of an operator on the first batch, before its training: all weights must get gradients, and the input must matter."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def fault_on_first_batch(
     Args:
         network: with an operator in its layers, on its device. Its running statistics change.
         data: its training data. A task with its own training is not checked, since its batches are unknown.
-        settings, seed: of the training.
+        settings, seed: settings and seed of the training.
     """
     if isinstance(data, Task) and data.fits:
         return None

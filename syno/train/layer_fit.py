@@ -42,7 +42,7 @@ class LayerFit(NamedTuple):
     """Errors of a fit of an operator to a layer.
 
     Attributes:
-        layer: its name.
+        layer: name of the layer.
         before, after: mean squared error of the operator's outputs on held-out samples, divided by the variance of the layer's
             outputs.
     """
@@ -56,8 +56,8 @@ class RecordedLayer(NamedTuple):
     """A layer with recorded inputs and outputs of some samples, to which operators are fitted.
 
     Attributes:
-        layer: its name.
-        inputs, outputs: its inputs and outputs, shape [samples, ...].
+        layer: name of the layer.
+        inputs, outputs: recorded inputs and outputs of the layer, shape [samples, ...].
     """
 
     layer: str
@@ -104,7 +104,7 @@ def fit_layers(network: nn.Module, original: nn.Module, layers: Sequence[str], t
         network: with other modules in place of the layers.
         original: the trained network.
         layers: names of the replaced layers, in the order of execution.
-        task: the task, whose batches both networks take.
+        task: the task, on whose batches both networks run.
     """
     calls = [call for batch in _samples(task, SAMPLES) for call in task.calls(original, batch)]
     mode = _tested_mode(original, task, calls)
@@ -135,7 +135,7 @@ def _samples(task: DeviceTask, count: int) -> Iterator[Any]:
 
 
 def _fit(network: nn.Module, original: nn.Module, name: str, task: DeviceTask, calls: Sequence[Call]) -> LayerFit | None:
-    """Fit the module that replaces one layer. None, with a warning, if the layer does not run."""
+    """Fit the module that replaces the layer `name`; return the errors. None, with a warning, if the layer does not run."""
     inputs = {number: values for number, (values, _) in _recorded(network, name, task, calls).items()}
     outputs = {number: made for number, (_, made) in _recorded(original, name, task, calls).items()}
     # An operator may let the network take other execution paths, on which the layer does not run.
@@ -171,7 +171,7 @@ class _Error:
         return self.of(functional_call(self.module, values, (self.inputs,)))
 
     def of(self, made: torch.Tensor) -> torch.Tensor:
-        """Return the error of these outputs, relative to the variance of the targets."""
+        """Return the squared error of these outputs, relative to the variance of the targets."""
         return functional.mse_loss(made, self.outputs) / self.scale
 
 
@@ -246,7 +246,7 @@ def output_difference(network: nn.Module, original: nn.Module, task: DeviceTask)
 
 @contextmanager
 def _measuring(normalizations: Sequence[_BatchNorm]) -> Iterator[None]:
-    """Let batch normalization layers collect cumulative averages over all batches in the block as running statistics."""
+    """In the block, let batch normalization layers use cumulative averages over all batches as running statistics."""
     kept = [(layer.momentum, layer.training, [buffer.clone() for buffer in layer.buffers()]) for layer in normalizations]
     for layer in normalizations:
         layer.reset_running_stats()
@@ -262,7 +262,7 @@ def _measuring(normalizations: Sequence[_BatchNorm]) -> Iterator[None]:
 
 
 def measure_statistics(network: nn.Module, task: DeviceTask) -> None:
-    """Measure the running statistics of batch normalization anew. Other layers, such as dropout, are in evaluation mode."""
+    """Measure the running statistics of batch normalization anew; other layers, such as dropout, are in evaluation mode."""
     normalizations = [layer for layer in network.modules() if isinstance(layer, _BatchNorm) and layer.track_running_stats]
     if not normalizations:
         return

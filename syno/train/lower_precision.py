@@ -62,14 +62,14 @@ def controlled_int8_score(
     compiler: str,
     most_lost: float | None = None,
 ) -> tuple[float, tuple[str, ...]]:
-    """Return the score of a trained network in 8-bit integers, and the layers that went back to floats for it.
+    """Return the score of a trained network quantized to 8-bit integers, and the layers that went back to floating point.
 
-    These layers are for `syno.measure.job.Int8Settings`, with which its latency is measured.
+    With these layers (`syno.measure.job.Int8Settings`), the latency of the quantized network is measured.
 
     Args:
         compiler: "openvino-int8" or "onnxruntime-int8".
-        most_lost: by how much the score may be worse than the trained network's; None: by any.
-        network, data, settings, seed: as of `int8_score`, which raises the same.
+        most_lost: largest loss of score against the trained network; None: no limit.
+        network, data, settings, seed: as of `int8_score`, which raises the same exceptions.
     """
     from syno.measure.onnx_quantization import in_integers, with_accuracy_control
     from syno.measure.runtimes import of_module
@@ -99,9 +99,10 @@ def _to_calibrate(
     samples: int = 0,
     device: str | None = None,
 ) -> tuple[nn.Module, list[tuple[torch.Tensor, ...]], DeviceTask]:
-    """Return a copy of the network, `CALIBRATIONS` batches of training inputs, or more for so many samples, and its task.
+    """Return a copy of the network, batches of training inputs for calibration, and its task.
 
-    They are on the device, or on that of the network.
+    There are `CALIBRATIONS` batches, or more so that they have at least `samples` samples. All are on `device`; None: the
+    network's device.
     """
     if isinstance(data, Task):
         raise SpecError(f"train: int8 is for classification and text, and {data} is a task of your own; leave it out")
@@ -121,12 +122,12 @@ class InChunks(nn.Module):  # type: ignore[misc]  # mypy does not look into torc
         self.network, self.size = network, size
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run the network on a batch of any size, [N, ...] -> [N, ...]."""
+        """Return the network's output for a batch of any size, [N, ...] -> [N, ...]."""
         missing = -len(x) % self.size
         filled = functional.pad(x.contiguous(), (0, 0) * (x.dim() - 1) + (0, missing))
         # Copies, as OpenVINO writes each output into the same memory.
         return torch.cat([self.network(chunk).clone() for chunk in filled.split(self.size)])[: len(x)]
 
     def eval(self) -> InChunks:
-        """Return itself: a quantized network has no modes, and raises on `eval`."""
+        """Do nothing, and return the network itself: a quantized network has no modes, and raises an error on `eval`."""
         return self

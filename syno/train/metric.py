@@ -69,19 +69,19 @@ class Metric:
 
     @property
     def key(self) -> str:
-        """The name in records and tables: for accuracy and loss the name alone, for others with unit and direction."""
+        """The metric's name in records and tables: for accuracy and loss the name alone, for others with unit and direction."""
         if BUILT_IN.get(self.name) == self:
             return self.name
         return f"{self.name} ({f'{self.unit}, ' if self.unit else ''}{'more' if self.more_is_better else 'less'} is better)"
 
     @property
     def heading(self) -> str:
-        """The name for a column or an axis, with the unit if there is one."""
+        """The metric's name for a column or an axis, with the unit if there is one."""
         return f"{self.name} ({self.unit})" if self.unit else self.name
 
     @property
     def title(self) -> str:
-        """The name at the beginning of a sentence or a heading."""
+        """The metric's name at the beginning of a sentence or a heading."""
         return self.name[0].upper() + self.name[1:]
 
     @property
@@ -91,7 +91,7 @@ class Metric:
 
     @property
     def better(self) -> str:
-        """The direction of better scores on an axis."""
+        """The direction of better scores on an axis: "higher" or "lower"."""
         return "higher" if self.more_is_better else "lower"
 
     @property
@@ -100,7 +100,7 @@ class Metric:
         return (-inf if self.more_is_better else inf) if self.broken is None else self.broken
 
     def quality(self, score: float) -> float:
-        """Return a number that is higher for better scores."""
+        """Return a number that is higher for a better score."""
         return score if self.more_is_better else -score
 
     def check(self, score: float) -> None:
@@ -122,11 +122,11 @@ class Metric:
         return self.number(score) + ("" if isnan(spread) else f" ± {self.number(spread)}")
 
     def steps_text(self, difference: float, sign: str = "") -> str:
-        """Return a difference of scores as text, in multiples of `step` (such as points); `sign` is a format's: "+" or "+z"."""
+        """Return a difference of scores as text, in multiples of `step` (such as points); `sign` is a format's "+" or "+z"."""
         return format(difference / self.step, f"{sign}.{self.digits}f" if self.digits is not None else f"{sign}.{DIGITS - 1}g")
 
     def with_unit(self, number: str) -> str:
-        """Return a number of steps (as text) with their unit."""
+        """Return a number of steps (as text) followed by the name of their unit, such as "points"."""
         unit = self.step_name or self.unit
         return f"{number} {unit}" if unit else number
 
@@ -137,7 +137,7 @@ class Metric:
         return f"{steps:g} {name or self.unit}".rstrip()
 
     def difference_text(self, value: float, low: float, high: float) -> str | None:
-        """Return a difference of scores with its interval as text; None if the interval is unknown."""
+        """Return a difference of scores with its interval, as "-0.9 points (95 %: -1.6 to -0.2)"; None if unknown."""
         if not all(map(isfinite, (value, low, high))):
             return None
         steps, least, most = (self.steps_text(number, "+z") for number in (value, low, high))
@@ -152,7 +152,7 @@ BUILT_IN: Mapping[str, Metric] = {metric.name: metric for metric in (ACCURACY, L
 
 
 class _Metrics(Mapping[str, Metric]):
-    """Metrics by key: the built-in ones of classification and text, and any other, whose key contains its name and unit."""
+    """Metrics by key: the built-in metrics of classification and text, and any other, whose key contains its name and unit."""
 
     def __getitem__(self, key: str) -> Metric:
         if key in BUILT_IN:
@@ -185,6 +185,6 @@ MetricKey = Annotated[str, AfterValidator(check_key)]
 
 
 def score_of(names: Iterable[str]) -> str | None:
-    """Return the first name that is the key of a score, accuracy and loss before others; None if there is none."""
+    """Return the first of `names` that is the key of a score, accuracy and loss before others; None if none is."""
     known = list(names)
     return next((name for name in (*BUILT_IN, *known) if name in known and name in METRICS), None)

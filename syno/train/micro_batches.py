@@ -42,7 +42,7 @@ def add_gradients(
         network: the network in training.
         batch: a batch of the task.
         most: size of a micro-batch; None: the whole batch.
-        scaled: function applied to the loss before the backward pass, such as gradient scaling.
+        scaled: function applied to the loss before the backward pass, such as gradient scaling; None: no function.
         processes: the processes, each with a share of the batch; the network is the result of `joined`.
 
     Raises the errors of `DeviceTask.loss`, and UserCodeError if the backward pass fails.
@@ -72,13 +72,13 @@ def first_part(task: DeviceTask, batch: Any) -> Any:
 
 
 def chosen(task: DeviceTask, network: nn.Module, batch: Any) -> int | None:
-    """Return the size of a micro-batch; None for the whole batch, if the setting is not given.
+    """Return the size of a micro-batch from the settings; None for the whole batch, which is the default.
 
-    For `auto` on a GPU, it is the batch size, halved until it fits. The required memory is measured with two small
+    For `auto` on a GPU, it is the batch size, halved until it fits into memory. The required memory is measured with two small
     micro-batches, and extrapolated linearly in the number of samples. On a CPU, it is the batch size.
 
     Args:
-        task: with the settings.
+        task: the task, with the settings.
         network: on its device, not compiled, without gradients. Its buffers and the random states are restored.
         batch: a batch of the task.
     """
@@ -116,7 +116,7 @@ def fitting(batch: int, few: int, peak: float, peak_of_twice: float, memory: flo
 
 
 def halved(samples: int) -> int:
-    """Return half of the samples, rounded up."""
+    """Return half of a number of samples, rounded up."""
     return -(-samples // 2)
 
 
@@ -125,7 +125,7 @@ def _few(share: int) -> int:
 
 
 def _peak(task: DeviceTask, network: nn.Module, part: Any) -> int:
-    """Return the peak memory in bytes that PyTorch allocated during a forward and backward pass."""
+    """Return the peak memory in bytes that PyTorch allocates in a forward and backward pass on this part of a batch."""
     torch.cuda.reset_peak_memory_stats(task.device)
     task.loss(network, part).backward()
     network.zero_grad(set_to_none=True)

@@ -32,12 +32,11 @@ def initialize(network: nn.Module, how: Initialization, seed: int, *, is_own: bo
     Args:
         network: on the CPU.
         how: "fan-in", "keep" or "fit" changes nothing: operators are initialized such that they preserve variance. "paper"
-            draws
-            convolutions and operators from a truncated normal distribution with deviation 0.1, linear layers with 0.02, as the
-            published code does for CIFAR-100; in a user's own network, whose layers may be trained, only operators.
+            draws convolutions and operators from a truncated normal distribution with deviation 0.1, linear layers with 0.02,
+            as the published code does for CIFAR-100; in a user's own network, whose layers may be trained, only operators.
             "paper-everywhere" draws all layers of a user's own network, too. "normal" draws operators with deviation 1, as the
             published code does for ImageNet.
-        seed: of the random numbers.
+        seed: seed of the random numbers.
         is_own: whether the network is a user's own.
     """
     if how in ("fan-in", "keep", "fit"):
@@ -76,7 +75,7 @@ def make_optimizer(network: nn.Module, settings: TrainingSettings) -> Optimizer:
 
 
 def _parameter_groups(network: nn.Module, settings: TrainingSettings) -> list[dict[str, object]]:
-    """Return parameter groups for the optimizer: with and without weight decay; empty groups are omitted."""
+    """Return the optimizer's parameter groups: parameters with weight decay, and without; empty groups are omitted."""
     without: set[int] = set()
     if settings.decay == "matrices":
         for module in network.modules():
@@ -97,7 +96,7 @@ def make_schedule(optimizer: Optimizer, settings: TrainingSettings, steps: int, 
 
 
 def _factor(settings: TrainingSettings, steps: int, per_epoch: int) -> Callable[[int], float]:
-    """Return a function from the number of finished steps to the factor of the highest learning rate."""
+    """Return the learning rate's factor on its highest value, as a function of the number of finished steps."""
     least = settings.final_learning_rate / settings.learning_rate
 
     def cosine(done: float) -> float:
@@ -129,7 +128,7 @@ def autocast(settings: TrainingSettings, device: torch.device) -> torch.autocast
 
 @contextmanager
 def own_state(seed: int, settings: TrainingSettings, device: torch.device) -> Iterator[None]:
-    """Set random seeds, threads and precision of a training in the block; restore them afterwards."""
+    """Set the random seeds, the number of threads and the precision of a training in the block; restore them afterwards."""
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
     of_convolutions = torch.backends.cudnn.allow_tf32
     torch.set_num_threads(settings.threads)
@@ -147,7 +146,7 @@ def own_state(seed: int, settings: TrainingSettings, device: torch.device) -> It
 
 @contextmanager
 def on_device(name: str) -> Iterator[torch.device]:
-    """Yield the device of a training. Unused cached memory is released at the end of the block.
+    """Yield the device of a training by its name. Unused cached memory is released at the end of the block.
 
     Raises MissingDeviceError if this machine has no such device, TrainingError if the device runs out of memory.
     """

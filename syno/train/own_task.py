@@ -62,8 +62,7 @@ class Task:
 
     Attributes:
         train: training batches: an iterable that can be iterated repeatedly, such as a `torch.utils.data.DataLoader` or a list.
-            A
-            batch is a tensor, or a tuple, list or dict that contains tensors.
+            A batch is a tensor, or a tuple, list or dict that contains tensors.
         test: test batches, which `score` iterates by `tests`; () if the score needs none.
         metric: the score's name, unit and direction.
         chance: the score of a network that has learnt nothing; None: it is measured with newly initialized weights.
@@ -101,18 +100,14 @@ class Task:
             train, test, metric, chance, name, version: see the class.
             loss: `loss(model, batch)` returns a scalar, the mean over the samples of the batch.
             score: `score(model)` returns a number; the model is in evaluation mode, without gradients. Default: the mean loss
-                of the
-                test batches, of which less is better.
+                of the test batches, of which less is better.
             counted: `counted(batch)` returns the number of samples, labels or pixels over which the loss averages, if some are
                 ignored; default: all samples. Only needed for `micro_batch` and `processes`.
             fit: `fit(model, report)` is your whole training, instead of a loss and batches. It calls `report(step, score)` from
-                time
-                to time, which may end it by an exception.
+                time to time, which may end it by an exception.
             example_inputs: inputs of the network: a tensor, a tuple of arguments, or a dict of named arguments. Default: the
-                first
-                element of the first batch, or the batch itself if it is a tensor. If the first batch contains inputs of this
-                form,
-                their values are used.
+                first element of the first batch, or the batch itself if it is a tensor. If the first batch contains inputs of
+                this form, their values are used.
         """
         own = {"train": train, "test": test, "metric": metric, "chance": chance, "name": name, "version": version}
         for part, value in own.items():
@@ -157,7 +152,7 @@ class Task:
 
     @cached_property
     def example_inputs(self) -> Any:
-        """Example inputs of the network, for costs and latencies: a tensor, a tuple of arguments, or a dict of named ones.
+        """Example inputs of the network, for costs and latencies: a tensor, a tuple of arguments, or a dict of named arguments.
 
         The values are those of the first training batch if it has inputs of the example's form, since a network's execution
         path may depend on values. The batch is the same in all processes.
@@ -190,7 +185,7 @@ class Task:
 
     @property
     def counts(self) -> bool:
-        """Whether the task defines `counted`, the number of elements that the loss averages over."""
+        """Whether the task has a function `counted`, the number of elements over which its loss averages."""
         return "counted" in self.given or type(self).counted is not Task.counted
 
     @property
@@ -241,10 +236,10 @@ class Task:
 
 
 def relative_error(output: Any, taught: Any) -> torch.Tensor:
-    """Return the relative squared error of an output against the teacher's: mean squared error over variance, averaged over
-    tensors.
+    """Return the relative squared error of an output: mean squared error over the variance of the teacher's output.
 
-    Single numbers, such as a loss among the outputs, and constant tensors are ignored; 0 if nothing else remains.
+    It is averaged over tensors. Single numbers, such as a loss among the outputs, and constant tensors are ignored; 0 if
+    nothing else remains.
     """
     pairs = list(zip(_compared(output), _compared(taught), strict=True))
     if not pairs:
@@ -293,7 +288,7 @@ def divergence(logits: torch.Tensor, taught: torch.Tensor, axis: int, temperatur
 
 
 def checked(task: Task) -> Task:
-    """Validate a task. SpecError if a part has the wrong type or is missing."""
+    """Return a task after validating its parts. SpecError if a part has the wrong type or is missing."""
     if task.metric is not None and not isinstance(task.metric, Metric):
         raise SpecError(f'{task}: its metric is {task.metric!r}; give a syno.Metric, as in syno.Metric("IoU")')
     for name in ("loss", "score", "counted", "fit"):
@@ -316,7 +311,7 @@ def checked(task: Task) -> Task:
 
 
 def check_score(task: Task, score: object) -> float:
-    """Return a score as a float. UserCodeError if it is not a number."""
+    """Return a score as a float. UserCodeError if the user's function returned no number."""
     try:
         value = float(cast("float", score))
     except (TypeError, ValueError, RuntimeError):
@@ -325,7 +320,7 @@ def check_score(task: Task, score: object) -> float:
 
 
 def check_loss(task: Task, loss: object) -> torch.Tensor:
-    """Return a loss. UserCodeError if it is no scalar, or has no gradient although gradients are enabled."""
+    """Return a loss. UserCodeError if it is not a scalar, or has no gradient although gradients are enabled."""
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         kind = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, torch.Tensor) else kind_of(loss)
         raise UserCodeError(f"the loss of {task} is {kind}; it must be a scalar, as with .mean()")
@@ -338,7 +333,7 @@ def check_loss(task: Task, loss: object) -> torch.Tensor:
 
 
 def check_count(task: Task, count: object) -> torch.Tensor:
-    """Return the weight of a batch, float64 []. UserCodeError if it is not a number of at least 0."""
+    """Return the count of a batch, float64 []. UserCodeError if it is not a number of at least 0."""
     try:
         value = float(cast("float", count))
     except (TypeError, ValueError, RuntimeError):
@@ -388,7 +383,7 @@ LOSSES_OF_LABELS = (functional.cross_entropy, functional.nll_loss)
 
 
 class _Randomness:
-    """The random states of torch (on the CPU), NumPy and Python."""
+    """The random states of torch (on the CPU), NumPy and Python, which can be saved and restored."""
 
     def __init__(self) -> None:
         self.states = torch.get_rng_state(), np.random.get_state(), random.getstate()
@@ -453,7 +448,7 @@ def _inputs_like(example: Any, batch: Any) -> Any:
 
 
 def _form(inputs: Any) -> object:
-    """Return the structure of inputs, with the sample shape and type of each tensor."""
+    """Return the structure of inputs, with each tensor's shape without the batch, and its dtype."""
     whole = len_of_batch(inputs)
     leaves, structure = pytree.tree_flatten(dict(inputs) if isinstance(inputs, Mapping) else inputs)
     return structure, [
@@ -463,13 +458,13 @@ def _form(inputs: Any) -> object:
 
 
 def _generators(loader: object) -> list[torch.Generator]:
-    """Return the random generators of a loader and its parts."""
+    """Return the random generators of a loader, its sampler and its other parts."""
     parts = (loader, *(getattr(loader, name, None) for name in ("sampler", "batch_sampler", "dataset")))
     return [generator for part in parts if isinstance(generator := getattr(part, "generator", None), torch.Generator)]
 
 
 def _seeded(loader: Iterable[Any], seed: int, epoch: int) -> Iterator[Any]:
-    """Seed all random generators, and return the iterator of an epoch's batches."""
+    """Seed all random generators from seed and epoch, and return the iterator of the loader's batches in that epoch."""
     chosen = generator_of(seed, epoch).initial_seed()
     # `torch.manual_seed` would also seed the GPUs' generators, which the network uses.
     torch.default_generator.manual_seed(chosen)
@@ -494,11 +489,12 @@ class LoaderBatches:
     earlier batches.
 
     Args:
-        task: with the loader.
-        seed: of the training.
-        device: of the batches.
-        share: the share of each batch.
-        most_steps: of the training: the epoch length for a loader without a length that makes at least as many batches.
+        task: the task with the loader.
+        seed: seed of the training.
+        device: device of the batches.
+        share: this process's share of each batch.
+        most_steps: number of steps of the training, which is the epoch length if the loader has no length and at least so many
+            batches.
     """
 
     def __init__(
@@ -523,7 +519,7 @@ class LoaderBatches:
         return self._length
 
     def of_share(self, share: Share) -> LoaderBatches:
-        """Return batches with only this share of the samples of each."""
+        """Return batches with only this process's share of the samples of each batch."""
         return LoaderBatches(self.task, self.seed, self.device, share, self.most_steps)
 
     def epoch(self, number: int, first: int = 0) -> Iterator[Any]:
@@ -568,7 +564,7 @@ def part_of(task: Task, batch: Any, place: slice) -> Any:
 def task_from(
     fit: Callable[..., object], score: Callable[..., float], metric: Metric | None, example: Callable[[], Any] | None, name: str
 ) -> Task:
-    """Return a task made of functions: `fit(model, report)`, `score(model)`, and one that returns example inputs.
+    """Return a task from functions: `fit(model, report)`, `score(model)`, and `example()`, which returns example inputs.
 
     Raises UserCodeError if a function does not take these arguments.
     """

@@ -49,7 +49,7 @@ class Processes:
     """The processes of a training, as seen by one of them.
 
     Args:
-        number: of this process, from 0.
+        number: number of this process, from 0.
         count: number of processes.
     """
 
@@ -99,15 +99,16 @@ class Processes:
             self.agreed(0.0)
 
     def joined(self, network: nn.Module) -> nn.Module:
-        """Return a wrapper that shares the network's parameters, and whose gradients are averaged over all processes."""
+        """Return a wrapper of the network with the same parameters, whose gradients are averaged over all processes."""
         if self.count == 1:
             return network
         # Without find_unused_parameters, DDP would wait for gradients of unused weights.
         return DistributedDataParallel(network, find_unused_parameters=True, gradient_as_bucket_view=True)
 
     def apart(self, network: nn.Module) -> AbstractContextManager[None]:
-        """Return a context without gradient synchronization: gradients of a `joined` network accumulate in this process
-        only.
+        """Return a context without gradient synchronization.
+
+        In it, gradients of a `joined` network accumulate in this process only.
         """
         context: AbstractContextManager[None] = nullcontext() if self.count == 1 else network.no_sync()
         return context
@@ -131,7 +132,7 @@ ALONE = Processes()
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def _normalized(layer: _BatchNorm, processes: Processes, x: torch.Tensor) -> torch.Tensor:
-    """Return this process's rows of the BatchNorm over all processes' samples; each process has equally many samples."""
+    """Return this process's rows of a BatchNorm over the samples of all processes, which have equally many samples."""
     if not (layer.training or layer.running_mean is None):
         normalized: torch.Tensor = type(layer).forward(layer, x)
         return normalized
@@ -198,7 +199,7 @@ def together(function: Callable[..., Result], arguments: Sequence[Any], count: i
 
     Args:
         function: a function at the top level of a module.
-        arguments: of the function.
+        arguments: arguments of the function.
         count: number of processes.
         device: "cpu", or "cuda" for one GPU per process: the first ones that this process sees.
 
@@ -254,7 +255,7 @@ def _end_of(exitcode: int) -> str:
 
 
 def _run(function: Callable[..., Any], arguments: tuple[Any, ...], device: str, parent: int, folder: str) -> Any:
-    """Call the function in a child process. An exception is written to a file of the folder."""
+    """Call the function in a child process. An exception is written to a file in `folder`."""
     end_with(parent)
     number, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all processes are on this machine, whose host name may not resolve

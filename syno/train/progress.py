@@ -37,11 +37,11 @@ class CurvePoint(NamedTuple):
 
 
 class Pruned(Exception):  # noqa: N818  (a decision, no error)
-    """A report stopped the training; the message says why."""
+    """Raised if a report stopped the training; the message says why."""
 
 
 class Paused(Exception):  # noqa: N818  (a decision, no error)
-    """A report paused the training, which may be resumed from its checkpoint; the message says why.
+    """Raised if a report paused the training, which may be resumed from its checkpoint; the message says why.
 
     Attributes:
         step: number of finished rounds, possibly fractional.
@@ -53,7 +53,7 @@ class Paused(Exception):  # noqa: N818  (a decision, no error)
 
 
 class Broken(Exception):  # noqa: N818  (a result, no error)
-    """The training produced NaN or infinity (diverged); the message says where."""
+    """Raised if the training produced NaN or infinity (diverged); the message says where."""
 
 
 class Milestones:
@@ -75,7 +75,7 @@ class Milestones:
         """Create the report.
 
         Args:
-            bounds: by round.
+            bounds: required scores, by round.
             then: a report that is called if the round's bound is met.
             metric: the key of the bounds' metric.
             rounds: name of a round in messages.
@@ -106,10 +106,10 @@ class TrainingResult:
 
     Attributes:
         metric: key of the scores' metric: "accuracy", a fraction of the test pictures; "loss" on the test text, in nats per
-            token; or
-            that of a user's own task (`syno.train.metric`).
-        score: of the trained network; if the training diverged, 0 for an accuracy, otherwise the worst score, such as infinity.
-        scores: after each round.
+            token; or that of a user's own task (`syno.train.metric`).
+        score: score of the trained network; if the training diverged, 0 for an accuracy, otherwise the worst score, such as
+            infinity.
+        scores: scores after each round.
         losses: mean loss over each round's steps, of the cross-entropy in nats.
         curve: the loss over all steps, in at most 500 points.
         steps: number of steps taken.
@@ -119,7 +119,7 @@ class TrainingResult:
         step_seconds: wall time of the steps, without tests.
         data_seconds: the part of `step_seconds` spent waiting for batches.
         seconds: wall time including tests and the time before interruptions.
-        cpu_seconds: processor time of this process, including the same.
+        cpu_seconds: processor time of this process, also including tests and the time before interruptions.
     """
 
     metric: str
@@ -144,13 +144,13 @@ class TrainingProgress:
     Attributes:
         steps: number of steps taken.
         micro_batch: size of a micro-batch; None if not determined yet, or not given.
-        losses: of every step.
+        losses: loss of every step.
         times: seconds of training at the end of every step, as in `stepping`.
         ends: number of steps at the end of each round.
-        scores: after each round.
+        scores: scores after each round.
         seconds, cpu_seconds: times before this process resumed the training.
         waited: seconds spent waiting for batches.
-        stepping: seconds of steps, including waiting, without tests.
+        stepping: seconds of steps, including waiting for batches, without tests.
     """
 
     steps: int = 0
@@ -166,17 +166,17 @@ class TrainingProgress:
 
     @property
     def losses_of_rounds(self) -> tuple[float, ...]:
-        """The mean loss over each round's steps."""
+        """Mean loss over the steps of each round."""
         pairs = zip([0, *self.ends], self.ends, strict=False)
         return tuple(sum(self.losses[first:end]) / (end - first) for first, end in pairs)
 
     def recent_loss(self, number: int) -> float:
-        """Return the mean loss over the last quarter of a round's steps, in nats."""
+        """Return the mean loss over the last quarter of the steps of round `number`, in nats."""
         first, end = [0, *self.ends][number - 1 : number + 1]
         return self.loss_before(end, end - first)
 
     def loss_before(self, step: int, length: int) -> float:
-        """Return the mean loss before a step, over a quarter of a round of `length` steps, in nats."""
+        """Return the mean loss over the steps before `step`: a quarter of a round of `length` steps, in nats."""
         losses = self.losses[max(0, step - max(1, round(RECENT * length))) : step]
         return sum(losses) / len(losses)
 
@@ -200,7 +200,7 @@ class TrainingProgress:
         """Append the losses of the latest steps, up to the first that is not finite.
 
         Args:
-            losses: one per step.
+            losses: one loss per step.
             seconds: training time at the last of these steps, as in `stepping`; it is distributed evenly over the steps.
         """
         values, last = list(losses), self.times[-1] if self.times else 0.0
@@ -231,7 +231,7 @@ class TrainingProgress:
         )
 
     def scored_round(self, metric: Metric, selection: str) -> int:
-        """Return the round (from 1) whose network has the training's score: the best or the last."""
+        """Return the round (from 1) whose network and score count: the best or the last, as the setting `score` selects."""
         if selection != "best":
             return len(self.scores)
         return self.scores.index(self.score(metric, selection)) + 1

@@ -27,7 +27,7 @@ class ProxyTraining(Evaluation):
 
     Attributes:
         workload: the network and the data.
-        spec: of the operators.
+        spec: the spec of the operators.
         checkpoints: folder for checkpoints of running and paused trainings; None: no checkpoints.
         original: metrics of the original network's score, for rewards that compare with it.
         check_gradients: whether operators that cannot learn on the first batch fail without training.
@@ -49,12 +49,10 @@ class ProxyTraining(Evaluation):
         with a warning.
 
         Args:
-            operator: replaces the network's layers.
+            operator: the operator that replaces the network's layers.
             report: called after every round with a value of which more is better: the accuracy, or minus the loss. It may raise
-                an
-                exception to end the training, or Paused. Before that, its `recent_loss` is called with the round and its recent
-                loss; it
-                is also called at each fractional round in its `looks`.
+                an exception to end the training, or Paused. Before that, its `recent_loss` is called with the round and its
+                recent loss; it is also called at each fractional round in its `looks`.
 
         Raises TrainingError if the training diverged, if the device ran out of memory, or if the operator cannot learn on the
         first batch; see `syno.train.first_batch`.

@@ -181,17 +181,18 @@ class TrainingSettings(Settings):
     device: Annotated[str, Field(pattern=DEVICE_PATTERN)] = "cpu"
     """cpu, cuda, or one of several GPUs such as cuda:1"""
     epochs: Positive = 4
-    """epochs: passes over the training data"""
+    """number of epochs (passes over the training data)"""
     most_steps: Positive | None = None
-    """most steps, independent of the epochs; null: no limit"""
+    """maximum number of steps, whatever the number of epochs; null: no limit"""
     most_minutes: Above | None = None
-    """most minutes of training and testing; null: no limit. With a limit, results depend on the machine's speed"""
+    """limit on the minutes of training and testing; null: no limit. With a limit, results depend on the machine's speed"""
     most_epoch_seconds: Above | None = None
-    """the training ends after a round, other than the first, that takes longer, in seconds; null: no limit; the paper's: 60"""
+    """limit in seconds: the training ends after a longer round, other than the first; null: no limit; the paper's: 60"""
     round_steps: Positive | None = None
-    """steps of a round, after which the network is tested and milestones and `stopping` are checked; null: an epoch"""
+    """number of steps of a round, after which the network is tested and milestones and `stopping` are checked; null: an epoch
+    """
     most_tests: Positive | None = None
-    """number of pictures or sequences to test on, the first ones; null: all"""
+    """number of test pictures or sequences to test on, from the first; null: all"""
     batch: Positive = 64
     """batch size: pictures or sequences per step; a smaller last batch of an epoch is dropped"""
     micro_batch: Positive | Literal["auto"] | None = None
@@ -199,7 +200,7 @@ class TrainingSettings(Settings):
     as many as a GPU has memory for; null: the whole batch
     """
     processes: Positive = 1
-    """processes that share each batch, in the stage `train`; with device: cuda, each has its own GPU"""
+    """number of processes that share each batch, in the stage `train`; with device: cuda, each has its own GPU"""
     batch_norm: Literal["synchronized", "local"] = "synchronized"
     """BatchNorm in distributed training: synchronized: over the samples of all processes, as with one process; local: over
     those of each process
@@ -244,7 +245,7 @@ class TrainingSettings(Settings):
     channels_last: bool = True
     """whether to use the memory format channels_last for pictures: faster, and equal up to rounding"""
     threads: Positive = 1
-    """threads per process; with more than 1, results differ in the last bits"""
+    """CPU threads per process; with more than 1, results differ in the last bits"""
     train_original: bool | None = None
     """whether to train the original network; if not, its score is that of its given weights; null: true unless `workload:
     weights` is given
@@ -302,7 +303,7 @@ class TrainingSettings(Settings):
 
     @property
     def share(self) -> int:
-        """Number of samples of a batch in each process."""
+        """Number of samples of a batch that each process computes."""
         return self.batch // self.processes
 
 
@@ -311,15 +312,15 @@ class ScoreSettings(Settings):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     name: str = "score"
-    """name in tables and figures"""
+    """name of the score in tables and figures"""
     unit: str = ""
-    """unit, such as dB"""
+    """unit of the score, such as dB"""
     more_is_better: bool = True
     """whether higher scores are better"""
 
     @property
     def of(self) -> Metric:
-        """The metric. SpecError if a name or unit has brackets."""
+        """The settings as a metric. SpecError if the name or unit has brackets."""
         return Metric(self.name, self.unit, self.more_is_better)
 
     @model_validator(mode="after")
@@ -348,14 +349,14 @@ class WorkloadSettings(Settings):
     """in place of `model`: a network in an ONNX file, with its weights; `model_settings: {sizes: {height: 224}}` gives sizes
     that are free in the file"""
     width: Annotated[float, Field(gt=0)] = 1.0
-    """factor of the backbone's numbers of channels"""
+    """factor on the backbone's numbers of channels"""
     layers: str = "spatial"
     """layers to replace: a rule (`spatial`, `pointwise`, `grouped`, `transposed`, `linear`, `paper-3x3`, `paper`,
     `projections`, or `package.module:rule`; or several, as in `spatial, pointwise`), names and patterns of layers, such as
     `stem, blocks.*.conv1`, or both
     """
     placed: tuple[PlacedOperator, ...] = ()
-    """operators that already stand in other layers; set by `after` of an experiment"""
+    """operators that other layers of the network already contain; set by `after` of an experiment"""
     data: str = "glyphs"
     """data set: a name in docs/data.md, or your own as `package.module:function`"""
     data_settings: Mapping[str, Any] = {}
@@ -454,8 +455,8 @@ class SpeedSettings(Settings):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     steps: Annotated[int, Field(ge=1)] = 20
-    """steps of each network per turn"""
+    """number of steps of each network per turn"""
     turns: Annotated[int, Field(ge=FEWEST_FOR_INTERVAL)] = 11
     """number of turns; each gives one ratio of the two speeds, so that a drift of the machine's speed cancels"""
     batch: Annotated[int, Field(ge=1)] | None = None
-    """batch size in pictures or sequences; null: that of the training"""
+    """batch size in pictures or sequences; null: the training's batch size"""

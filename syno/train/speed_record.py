@@ -33,7 +33,7 @@ WARM_UP_STEPS = 2  # steps of each network before the first turn: the first step
 
 
 class Passes(NamedTuple):
-    """Milliseconds for one batch: of the forward pass with the loss, and of both passes."""
+    """Milliseconds for one batch: of the forward pass with the loss, and of the forward and backward passes together."""
 
     forward_ms: float
     forward_backward_ms: float
@@ -55,7 +55,7 @@ def steps_per_second(
     Args:
         networks: on the training device; their weights change.
         data: the training data.
-        settings: of the training; `most_steps` is the number of steps per turn.
+        settings: settings of the training; `most_steps` is the number of steps per turn.
         turns: number of turns.
         report: called after every turn.
         results: if given, the result of each of these trainings is appended to it.
@@ -87,8 +87,8 @@ def passes(
     Args:
         networks: on the device.
         data: the source of the batch.
-        settings: of the training; `most_steps` is the number of repetitions per turn, and `micro_batch` is not `auto`.
-        device: of the networks.
+        settings: settings of the training; `most_steps` is the number of repetitions per turn, and `micro_batch` is not `auto`.
+        device: device of the networks.
         turns: number of turns.
         report: called after every turn.
     """
@@ -123,7 +123,7 @@ def passes(
 
 
 def data_seconds(data: PictureData | TokenSet, settings: TrainingSettings, device: torch.device) -> float:
-    """Return the seconds to make one batch, without other work at the same time."""
+    """Return the seconds for making one batch, without other work at the same time."""
     batches = data.train_batches(settings.batch, seed=0, device=device)
     each = iter(batches.epoch(1))
     next(each)
@@ -142,7 +142,7 @@ class TrainingSpeed(BaseModel):
 
     Attributes:
         forward_ms: milliseconds of the forward pass, with the loss, on one batch.
-        forward_backward_ms: milliseconds of both passes on one batch.
+        forward_backward_ms: milliseconds of the forward and backward passes on one batch.
         samples_per_second: samples per second of whole steps, including making batches, clipping and the optimizer.
     """
 
@@ -159,8 +159,8 @@ class SpeedRecord(MeasurementRecord):
         operator: text of the operator.
         workload: settings of the network, the data set and the training.
         settings: settings of the measurement.
-        device_setting: the device as it was given, such as "cuda:1".
-        device: its name.
+        device_setting: the device in the settings, such as "cuda:1".
+        device: the device's name.
         batch: batch size in pictures or sequences.
         sample: kind of a sample: a picture, or a token of a text.
         samples: samples in one step.
@@ -191,11 +191,11 @@ class SpeedRecord(MeasurementRecord):
 
     @property
     def measured(self) -> tuple[MeasuredSubject, ...]:
-        """The workload with the settings; PyTorch itself trains, without a compiler."""
+        """The measured workload with the settings; PyTorch itself trains, without a compiler."""
         return (MeasuredSubject(self.workload, self.settings, ""),)
 
     def lines(self, place: str = "") -> Iterator[Line]:
-        """Yield lines of text with the speeds of both networks, and their ratio."""
+        """Yield the lines to print: the training speeds of both networks, and their ratio."""
         for name, speed in (("original", self.original), (self.name, self.changed)):
             samples, forward, both = speed.samples_per_second, speed.forward_ms, speed.forward_backward_ms
             yield Line(
@@ -205,9 +205,9 @@ class SpeedRecord(MeasurementRecord):
         yield Line(f"{self.name} trains {times_as_fast(self.ratio, form='.3f', level='95 % in ')}")
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the training throughput of the original, and of the network with the operator, in one source.
+        """Yield a row with the training throughput of the original, and one of the network with the operator, from one source.
 
-        A ratio of two throughputs is of two rows of one source.
+        A ratio of two throughputs compares two rows of one source.
         """
         fast = times_as_fast(self.ratio, AS_THE_ORIGINAL, ".3f", "95 %: ")
         own = {"operator": self.name, "operator_id": self.operator_id, "note": f"{fast}, in turns with it"}
@@ -287,7 +287,7 @@ class SpeedRecord(MeasurementRecord):
 def _chosen(
     networks: Sequence[nn.Module], data: PictureData | TokenSet, settings: TrainingSettings, device: torch.device
 ) -> int:
-    """Return the size of a micro-batch that fits for all of these networks, if the setting is `auto`."""
+    """Return the size of a micro-batch that fits into memory for all of these networks, if the setting is `auto`."""
     with own_state(0, settings, device):
         task = task_of(data, settings, 0, device)
         batch = next(iter(task.batches.epoch(1)))
@@ -295,7 +295,7 @@ def _chosen(
 
 
 def measured_training(training: TrainingSettings, settings: SpeedSettings, device: str) -> TrainingSettings:
-    """Return the settings for measuring a training: the experiment's, with the device and length of the measurement."""
+    """Return the settings for measuring a training: the experiment's, with the measurement's device and number of steps."""
     limits = {"most_steps": settings.steps, "epochs": max(training.epochs, settings.steps), "most_tests": 1}
     free = dict.fromkeys(("round_steps", "most_minutes", "most_epoch_seconds"))
     return training.model_copy(

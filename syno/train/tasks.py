@@ -71,10 +71,10 @@ class DeviceTask(ABC):
     """A task on one device: batches, a loss and a score.
 
     Attributes:
-        metric: of the score.
+        metric: metric of the score.
         batches: the training batches.
-        name: of the data set, or of a user's own task.
-        settings, device: of the training.
+        name: name of the data set, or of a user's own task.
+        settings, device: settings and device of the training.
         channels_last: whether pictures, and weights of two-dimensional convolutions, have this memory format.
         teacher: the trained network for knowledge distillation, in the mode that `mode_of_loss` determines; None without it.
         counts: whether the number of elements over which the loss averages is known.
@@ -107,7 +107,7 @@ class DeviceTask(ABC):
 
     @abstractmethod
     def parts(self, batch: Any, most: int) -> list[Any]:
-        """Split a batch into parts of `most` samples; the last part may be smaller."""
+        """Split a batch into parts of `most` samples each; the last part may be smaller."""
 
     @abstractmethod
     def samples(self, batch: Any) -> int:
@@ -120,7 +120,7 @@ class DeviceTask(ABC):
         """
 
     def check_parts(self, network: nn.Module, batch: Any) -> None:  # noqa: B027  (built-in losses are known means)
-        """Raise SpecError if the losses of a batch's parts do not average to that of the batch."""
+        """Raise SpecError if the mean losses of a batch's parts do not average to the loss of the batch."""
 
     @abstractmethod
     def _loss(self, network: nn.Module, batch: Any, label_smoothing: float) -> torch.Tensor: ...
@@ -129,12 +129,12 @@ class DeviceTask(ABC):
     def _score(self, network: nn.Module, tests: Iterable[Any]) -> float: ...
 
     def _taught(self, teacher: nn.Module, batch: Any, call: Call) -> Any:
-        """Return the teacher's outputs for a batch, for the same call as the network's."""
+        """Return the teacher's outputs for a batch, from the same call as the network's."""
         with torch.no_grad(), self.mode(teacher, call)(teacher):
             return call(teacher)
 
     def mode(self, original: nn.Module, call: Call) -> Mode:
-        """Return the mode (training or evaluation) in which the teacher's outputs are computed. Determined once."""
+        """Return the mode (training or evaluation) in which the teacher's outputs are computed. It is determined once."""
         if self._mode is None:
             self._mode = mode_of_loss(original, call)
         return self._mode
@@ -153,12 +153,12 @@ class DeviceTask(ABC):
         return calls_of(network, lose) or [lambda network: self._loss(network, batch, 0.0)]
 
     def run(self, network: nn.Module, call: Call) -> Any:
-        """Return the output of a network for a call. Raises UserCodeError if it fails."""
+        """Return the output of a network for a call. Raises UserCodeError if the network fails."""
         with self._running():
             return call(network)
 
     def difference(self, network: nn.Module, original: nn.Module, call: Call) -> float:
-        """Return the difference of the outputs of two networks for a call, in the mode of distillation."""
+        """Return the difference of the outputs of two networks for a call, both in the mode of distillation."""
         mode = self.mode(original, call)
         with mode(network), mode(original), self._running():
             return float(self._difference(call(network), call(original)))
@@ -170,7 +170,7 @@ class DeviceTask(ABC):
 
     @abstractmethod
     def _difference(self, output: Any, taught: Any) -> torch.Tensor:
-        """Return the difference of an output from the teacher's: a non-negative scalar."""
+        """Return the difference of an output from the teacher's output, as a non-negative scalar."""
 
     def loss(self, network: nn.Module, batch: Any, *, is_part: bool = False) -> torch.Tensor:
         """Return the loss of a batch, or of a part of it: a scalar, such as the cross-entropy in nats.
@@ -188,7 +188,7 @@ class DeviceTask(ABC):
                 return self._loss(network, batch, self.settings.label_smoothing)
 
     def _loss_beside(self, teacher: nn.Module, network: nn.Module, batch: Any) -> torch.Tensor:
-        """Return the loss of a batch with the distillation loss. The teacher gets the inputs of each call of the network."""
+        """Return the loss of a batch plus the distillation loss. The teacher gets the inputs of each call of the network."""
         differences, errors = list[torch.Tensor](), list[torch.Tensor]()
         own_layers, taught_layers = ([pair[side] for pair in self.features] for side in (0, 1))
         with _recorded(own_layers) as own_outputs, _recorded(taught_layers) as taught_outputs:
@@ -241,10 +241,10 @@ class DeviceTask(ABC):
 
 
 def feature_pairs(network: nn.Module, teacher: nn.Module, layers: Iterable[str]) -> tuple[tuple[nn.Module, nn.Module], ...]:
-    """Return pairs of modules with the same name in network and teacher whose outputs are compared.
+    """Return pairs of modules, of the network and of the teacher, with the same name, whose outputs are compared.
 
-    For each layer, it is the block that contains it, such as a residual block. If that is the whole network, or only a list of
-    modules, it is the layer itself. Modules without trainable weights, such as dropped layers, are omitted.
+    For each layer, the pair is the block that contains it, such as a residual block. If that is the whole network, or only a
+    list of modules, it is the layer itself. Modules without trainable weights, such as dropped layers, are omitted.
     """
     names = dict.fromkeys(_block_of(teacher, layer) for layer in layers)
     pairs = ((network.get_submodule(name), teacher.get_submodule(name)) for name in names)
@@ -259,7 +259,7 @@ def _block_of(network: nn.Module, layer: str) -> str:
 
 @contextmanager
 def _recorded(modules: Sequence[nn.Module]) -> Iterator[list[list[torch.Tensor]]]:
-    """Yield the tensors in the outputs of each module, in the order of its calls.
+    """Yield, for each module, the list of the tensors in its outputs, in the order of its calls within the block.
 
     A tensor that a later module modifies in place is recorded in its final state, in both networks.
     """
@@ -336,15 +336,15 @@ class PictureTask(DeviceTask):
         check_labels(source, labels, len(images), self.data.classes, self.label_shape, self.ignore_index)
 
     def parts(self, batch: tuple[torch.Tensor, ...], most: int) -> list[tuple[torch.Tensor, ...]]:
-        """Split a batch into parts of `most` samples."""
+        """Split a batch into parts of `most` samples each; the last part may be smaller."""
         return list(zip(*(tensor.split(most) for tensor in batch), strict=True))
 
     def samples(self, batch: tuple[torch.Tensor, ...]) -> int:
-        """Return the number of samples."""
+        """Return the number of samples of a batch."""
         return len(batch[1])
 
     def counted(self, batch: tuple[torch.Tensor, ...]) -> torch.Tensor:
-        """Return the number of labels that are not ignored: int64 []."""
+        """Return the number of labels of a batch that are not ignored: int64 []."""
         labels = batch[1]
         return torch.tensor(labels.numel()) if self.ignore_index is None else (labels != self.ignore_index).sum()
 
@@ -384,7 +384,7 @@ class TextTask(DeviceTask):
         return self.data.test_batches(self.settings.batch, device=self.device)
 
     def check(self, batch: torch.Tensor) -> None:
-        """Raise DataError if a token is out of range."""
+        """Raise DataError if a token of the batch is out of range."""
         least, most = int(batch.min()), int(batch.max())
         if most >= self.data.vocabulary or least < 0:
             raise DataError(
@@ -393,15 +393,15 @@ class TextTask(DeviceTask):
             )
 
     def parts(self, batch: torch.Tensor, most: int) -> list[torch.Tensor]:
-        """Split a batch into parts of `most` sequences."""
+        """Split a batch into parts of `most` sequences each; the last part may be smaller."""
         return list(batch.split(most))
 
     def samples(self, batch: torch.Tensor) -> int:
-        """Return the number of sequences."""
+        """Return the number of sequences of a batch."""
         return len(batch)
 
     def counted(self, batch: torch.Tensor) -> torch.Tensor:
-        """Return the number of predicted tokens."""
+        """Return the number of tokens of a batch that are predicted: int64 []."""
         return torch.tensor(batch[:, 1:].numel())
 
     def calls(self, network: nn.Module, batch: torch.Tensor) -> list[Call]:
@@ -463,11 +463,11 @@ class OwnTask(DeviceTask):
         return [part_of(self.task, batch, slice(start, start + most)) for start in range(0, count, most)]
 
     def samples(self, batch: Any) -> int:
-        """Return the length of the first tensor of a batch."""
+        """Return the number of samples of a batch: the length of its first tensor."""
         return len_of_batch(batch)
 
     def counted(self, batch: Any) -> torch.Tensor:
-        """Return the number of samples or labels over which the loss averages."""
+        """Return the number of samples or labels of a batch over which the loss averages."""
         return check_count(self.task, self.task.counted(batch))
 
     def check_parts(self, network: nn.Module, batch: Any) -> None:
@@ -563,7 +563,7 @@ def check_logits(logits: object, places: tuple[int, ...], classes: int, position
 
 
 def _tensor_of(logits: object) -> torch.Tensor:
-    """Return logits. ShapeError if the network returned something other than a tensor."""
+    """Return logits unchanged. ShapeError if the network returned something other than a tensor."""
     if not isinstance(logits, torch.Tensor):
         raise ShapeError(
             f"the network returned {kind_of(logits)}; it must return one tensor of logits{_part_with_logits(logits)}"
@@ -572,7 +572,7 @@ def _tensor_of(logits: object) -> torch.Tensor:
 
 
 def _part_with_logits(output: Any) -> str:
-    """Return a clause that says how to select one of the tensors in an output; "" if it has none."""
+    """Return a clause for a message that says how to select a tensor in an output; "" if the output has none."""
     if isinstance(output, tuple | list):
         parts = {f"[{place}]": part for place, part in enumerate(output)}
     elif isinstance(output, Mapping):

@@ -43,12 +43,12 @@ class TrainingState:
     """The mutable parts of a training: the content of a checkpoint, and the weights of its best or last round.
 
     Args:
-        parts: by name, each with `state_dict` and `load_state_dict`; the network is "model".
-        device: of the training; its random states are part of the checkpoint.
-        checkpoint: the file from which it resumes.
+        parts: objects with `state_dict` and `load_state_dict`, by name; the network is "model".
+        device: device of the training; its random states are part of the checkpoint.
+        checkpoint: the file from which the training resumes.
         weights: the file for the weights of the round whose score counts; None: they are not stored.
-        metric, score: select this round; see `TrainingProgress.scored_round`.
-        processes: of a distributed training. All resume from the same files, which process 0 writes.
+        metric, score: metric and setting `score`, which select this round; see `TrainingProgress.scored_round`.
+        processes: processes of a distributed training. All resume from the same files, which process 0 writes.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class TrainingState:
         return progress
 
     def keep(self, progress: Mapping[str, Any]) -> None:
-        """Write the state to the checkpoint, with the fields of the progress."""
+        """Write the state and the fields of the progress to the checkpoint."""
         state: dict[str, Any] = {name: part.state_dict() for name, part in self.parts.items()}
         state |= {"progress": dict(progress), "random": self._of_all(torch.get_rng_state())}
         if self.device.type == "cuda":
@@ -96,7 +96,7 @@ class TrainingState:
             self.checkpoint.write(state)
 
     def _of_all(self, random: torch.Tensor) -> Any:
-        """Return the random state of this process, or those of all processes."""
+        """Return the random state of this process; in a distributed training, those of all processes."""
         return random if self.processes.count == 1 else self.processes.gathered(random)
 
     def _own(self, random: Any) -> torch.Tensor:
@@ -137,11 +137,11 @@ Tell: TypeAlias = Callable[[float, float], object]
 
 
 class Reports:
-    """The reports of one training, in the order of its steps, each made once.
+    """The reports that one training makes: each once, in the order of steps.
 
     Args:
-        report: called after every round with its number and score.
-        recent_loss: called before that with the number and the mean loss over the last quarter of the round's steps.
+        report: called after every round with the round's number and score.
+        recent_loss: called before `report`, with the round's number and the mean loss over the last quarter of its steps.
         looks: fractional rounds, such as 0.5, after which `recent_loss` is called, too.
     """
 
@@ -151,7 +151,7 @@ class Reports:
         self._told = 0  # number of reported rounds
 
     def is_due(self, step: int, length: int) -> bool:
-        """Return whether a fractional round in `looks` ends at this step; a round has `length` steps."""
+        """Return whether one of the fractional rounds in `looks` ends at this step; a round has `length` steps."""
         return bool(self._looks) and step == _step(self._looks[0], length)
 
     def due(self, progress: TrainingProgress, length: int) -> Iterator[tuple[Tell, float, float]]:
@@ -166,7 +166,7 @@ class Reports:
         yield from self._due_looks(progress, length, progress.steps)
 
     def of_score(self, number: int, score: float, loss: float) -> Iterator[tuple[Tell, float, float]]:
-        """Yield the reports after a step with a score but without a loss; `loss` is derived from the score."""
+        """Yield the reports of a round with a score but no known loss; `loss`, derived from the score, takes its place."""
         while self._looks and self._looks[0] <= number:
             yield cast(Tell, self._recent_loss), self._looks.pop(0), loss
         if self._recent_loss is not None:
@@ -214,21 +214,19 @@ def train(
             [N, L, vocabulary].
         data: training and test data, or a user's own task. If the task has its own training, there is no checkpoint, and an
             interrupted training starts anew.
-        settings: of the training; the defaults if None.
-        seed: of the order of the data, and of random layers (dropout). The model's weights are not initialized.
+        settings: settings of the training; the defaults if None.
+        seed: seed of the order of the data, and of random layers (dropout). The model's weights are not initialized.
         report: called after every round with its number and score; after a resume, also for the earlier rounds.
         checkpoint: file of the state, from which an interrupted training with equal arguments resumes. It is deleted at the
-            end,
-            but not if the report raises Paused.
+            end, but not if the report raises Paused.
         checkpoint_seconds: time between two checkpoints.
         weights: file for the weights of the round whose score counts: the last or the best.
         recent_loss, looks: see `syno.train.training`; `recent_loss` may raise what `report` may.
         teacher: a trained network on the same device, for knowledge distillation: see the setting `distill`.
         features: names of layers in both networks, for the setting `distill: features`.
-        identity: of user code in the network and the data, so that checkpoints of changed code are ignored.
+        identity: identity of user code in the network and the data, so that checkpoints of changed code are ignored.
         processes: the processes of a distributed training, which all call this function with equal arguments. Their reports
-            must
-            decide alike, and must not raise Paused.
+            must decide alike, and must not raise Paused.
 
     Raises:
         SpecError: `processes` contradicts the setting.
@@ -260,7 +258,7 @@ def train(
 def _fit(
     model: nn.Module, task: Task, settings: TrainingSettings, seed: int, reports: Reports, weights: Path | None
 ) -> TrainingResult:
-    """Train a network by the user's own training, and return the result; see `train`."""
+    """Train a network by the training function of the user's task, and return the result; see `train`."""
     if settings.processes > 1:
         raise SpecError(f"training: processes is {settings.processes}, and {task} has a training of its own; leave it out")
     progress, metric, ended = TrainingProgress(), checked(task).score_metric, list[Exception]()
@@ -402,7 +400,7 @@ class _Training:
         return self.progress.result(self.task.metric, self.settings.score, stopped, broken=broken, **self._elapsed_in_all())
 
     def _report(self, reports: Reports) -> None:
-        """Make the pending reports. Raises Pruned, or the exception of a report, if the training has to stop or pause."""
+        """Make the pending reports. Raises Pruned to stop the training, or a report's own exception, such as Paused."""
         try:
             for tell, number, value in reports.due(self.progress, self.round):
                 if tell(number, value) is False:
@@ -415,7 +413,7 @@ class _Training:
             raise
 
     def _run_round(self, reports: Reports) -> None:
-        """Train to the end of the round, and test."""
+        """Train to the end of the current round, and test the network."""
         progress = self.progress
         self.began = time.perf_counter()
         self.task.prepare()
@@ -450,7 +448,7 @@ class _Training:
         self.state.end_round(progress)
 
     def _batches(self) -> Iterator[Any]:
-        """Yield the batches, from the current step on."""
+        """Yield the training batches, from the current step on."""
         epoch, first = divmod(self.progress.steps, self.per_epoch)
         while True:
             yield from self.task.batches.epoch(epoch + 1, first)
@@ -516,8 +514,9 @@ class _Training:
         return most is not None and self.processes.agreed(self._elapsed()["seconds"]) >= 60 * most
 
     def _limit(self) -> str | None:
-        """Return the reason why a limit ends the training after this round; None if it continues, is complete, or is
-        untested.
+        """Return the reason why a limit ends the training after this round; None if the training goes on.
+
+        It also goes on if it is complete, or if the round is untested.
         """
         steps, tests = self.progress.steps, len(self.progress.scores)
         if steps >= self.total or not tests:
@@ -529,12 +528,12 @@ class _Training:
         return None
 
     def _elapsed(self) -> dict[str, float]:
-        """Return wall time and processor time, including those before an interruption."""
+        """Return wall time and processor time in seconds, including the times before an interruption."""
         wall, cpu = time.perf_counter() - self.wall, time.process_time() - self.cpu
         return {"seconds": self.progress.seconds + wall, "cpu_seconds": self.progress.cpu_seconds + cpu}
 
     def _elapsed_in_all(self) -> dict[str, float]:
-        """Return wall time, and the processor time of all processes together."""
+        """Return wall time and the processor time of all processes together, in seconds."""
         here = self._elapsed()
         own = torch.tensor(here["cpu_seconds"] - self.progress.cpu_seconds, dtype=torch.float64)
         return here | {"cpu_seconds": self.progress.cpu_seconds + float(self.processes.total(own))}
@@ -544,7 +543,7 @@ class _Training:
         return self.progress.stepping + (0.0 if self.began is None else time.perf_counter() - self.began)
 
     def _keep(self, *, now: bool = False) -> None:
-        """Write the checkpoint if it is due, or `now`."""
+        """Write the checkpoint if it is due, or in any case with `now`."""
         if self.checkpoint.file is None or not (now or self.processes.agreed(self.checkpoint.due)):
             return
         self._look()

@@ -30,17 +30,18 @@ class TrainingRecord(Record):
     """The record of one training. On one machine, equal settings and seeds give equal records, except for times (`passing`).
 
     Attributes:
-        name: of the operator, or "original".
+        name: name of the operator, or "original".
         operator: the operator's text; None for the original network.
-        operator_id: of that text.
+        operator_id: id of the operator.
         workload: settings of the network, the data set and the training.
-        data_hash: of the pictures and labels, or of the tokens; also covers a user's own task and a file of initial weights.
-        seed: of the weights and of the order of the data.
+        data_hash: hash of the pictures and labels, or of the tokens; also covers a user's own task and a file of initial
+            weights.
+        seed: seed of the weights and of the order of the data.
         metric: key of the scores' metric: "accuracy", a fraction of the test pictures; "loss" on the test text, in nats per
-            token; or
-            that of a user's own task (`syno.train.metric`).
-        score: of the trained network; if the training diverged, 0 for an accuracy, otherwise the worst score, such as infinity.
-        scores, losses: after each round, on the test data and in training; losses are in nats.
+            token; or that of a user's own task (`syno.train.metric`).
+        score: score of the trained network; if the training diverged, 0 for an accuracy, otherwise the worst score, such as
+            infinity.
+        scores, losses: score on the test data and training loss after each round; losses are in nats.
         curve_steps, curve_minutes, curve_losses: the loss curve, `syno.train.progress.CurvePoint`. Minutes are those of
             training, without tests.
         stopped: reason why the training ended early; None if it completed.
@@ -49,9 +50,10 @@ class TrainingRecord(Record):
         weights: checksum of the file with the trained weights beside the record (`syno.train.weights`); None if not stored.
         initial_weights: checksum of the file of weights that the training began with; None without one, and in older records.
         flops: multiply-adds of the network, for one picture or sequence.
-        parameters: of the network.
+        parameters: number of parameters of the network.
         cpu_seconds: processor time of the training, in all processes.
-        threads, device, versions, date: of the machine, the packages (and a user's own code in the operator), and the time.
+        threads, device, versions, date: number of threads, device, versions of packages (and of a user's own code in the
+            operator), and time of the record.
     """
 
     kind_of_record = "training record"

@@ -85,7 +85,7 @@ def _warn_of_changed_inputs(workload: Workload, task: DeviceTask, network: nn.Mo
 
 
 def _runs_on_contiguous(workload: Workload) -> bool:
-    """Return whether the step succeeds without channels-last pictures, as for a network that uses `view` on them."""
+    """Return whether the step succeeds if pictures are not channels-last, as for a network that uses `view` on them."""
     training = workload.settings.training.model_copy(update={"channels_last": False})
     try:
         try_step(replace(workload, settings=workload.settings.model_copy(update={"training": training})), keeps_weights=False)
@@ -95,7 +95,7 @@ def _runs_on_contiguous(workload: Workload) -> bool:
 
 
 def _try(workload: Workload, task: DeviceTask, network: nn.Module, batch: object, test: object) -> float:
-    """Run the step on these batches, and return the training loss."""
+    """Run the trial step on these batches of training and test data, and return the training loss."""
     if isinstance(workload.data, Task):
         return _try_own(workload, task, network, batch)
     classes: list[int] = []  # lengths of the outputs' class axes
@@ -128,7 +128,7 @@ def _try(workload: Workload, task: DeviceTask, network: nn.Module, batch: object
 
 
 def _try_own(workload: Workload, task: DeviceTask, network: nn.Module, batch: object) -> float:
-    """Run a step of a user's own task, with its score, and return the training loss."""
+    """Run a trial step of a user's own task, including its score, and return the training loss."""
     with user_code(f'a training step of the model "{workload.settings.model}" on one batch of {task.name}'):
         network.train()
         loss = task.loss(network, first_part(task, batch))

@@ -26,8 +26,8 @@ class WeightsFile:
     """The weights of one training at the end of a round.
 
     Args:
-        path: of the file; new weights replace it atomically.
-        identity: of the training; weights with another identity are ignored.
+        path: path of the file; new weights replace it atomically.
+        identity: identity of the training; weights with another identity are ignored.
     """
 
     def __init__(self, path: Path, identity: str) -> None:
@@ -49,7 +49,7 @@ class WeightsFile:
 
 
 def content_of(network: nn.Module, note: str = "") -> bytes:
-    """Return the content of a file: parameters and buffers (tied tensors once, under their first name), and a note.
+    """Return the content of a file of weights: parameters and buffers (tied tensors once, under their first name), and a note.
 
     Tensors that share memory in other ways, such as slices of one tensor, are stored separately.
 
@@ -84,12 +84,12 @@ def _require_tensor(name: str, value: object) -> None:
 
 
 def place_in_memory(name: str, tensor: torch.Tensor) -> tuple[Any, ...]:
-    """Return a key that is equal for names of the same tensor (tied weights)."""
+    """Return a key of a tensor's place in memory, which is equal for names of the same tensor (tied weights)."""
     return (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()) if tensor.numel() else (name,)
 
 
 def note_in(path: Path) -> str:
-    """Return the note in a file; "" if the file or the note is missing, or the header is damaged."""
+    """Return the note in a file of weights; "" if the file or the note is missing, or the header is damaged."""
     try:
         with path.open("rb") as file:
             (length,) = HEADER.unpack(file.read(HEADER.size))
@@ -103,7 +103,7 @@ def load_weights(network: nn.Module, path: Path, expected: str | None = None) ->
 
     Args:
         network: gets the weights; its parameters keep their memory layout.
-        path: of the file.
+        path: path of the file.
         expected: checksum of the file; None: not verified.
 
     Raises DataError if the file is missing or damaged, or if its weights belong to another network.

@@ -72,7 +72,7 @@ class Workload:
     """A network and a data set, or a user's own task.
 
     Attributes:
-        settings: of network, data and training.
+        settings: settings of network, data and training.
         data: the pictures, the text, or the task.
     """
 
@@ -106,7 +106,7 @@ class Workload:
 
     @property
     def fits(self) -> bool:
-        """Whether a user's own training trains the network, which starts anew after an interruption or a pause."""
+        """Whether a user's own function `fit` trains the network; it starts anew after an interruption or a pause."""
         return isinstance(self.data, Task) and self.data.fits
 
     @property
@@ -174,7 +174,7 @@ class Workload:
 
     @cached_property
     def batch(self) -> int:
-        """The batch size for which costs are counted: that of the training, or of a user's own example inputs."""
+        """The batch size for which costs are counted: the training's, or that of a user's own example inputs."""
         return len_of_batch(self.example)
 
     @cached_property
@@ -245,7 +245,7 @@ class Workload:
 
     @property
     def placed_layers(self) -> dict[str, str]:
-        """The layers with placed operators: names of layers, with the operator's name."""
+        """The layers that contain placed operators: the operator's name by the layer's name."""
         return placed_layers(self._make_network(self.settings.seed), self.settings.placed, self.example)
 
     def _make_network(self, chosen: int) -> nn.Module:
@@ -287,7 +287,7 @@ class Workload:
 
     @cached_property
     def _inputs(self) -> Any:
-        """Inputs with the training's shape; training samples if the network is a user's own."""
+        """Inputs with the training's shape; for a user's own network, training samples."""
         data, batch = self.data, self.settings.training.batch
         if isinstance(data, Task):
             return data.example_inputs
@@ -315,7 +315,7 @@ class Workload:
 
     @cached_property
     def requirement(self) -> Requirement:
-        """The reading requirement of the network for operators in its layers, with the reasons."""
+        """The requirement of the network on what operators in its layers read, with the reasons."""
         model = self.model()
         layers = layers_of(model, self.layers)
         return requirement(model, self.example, layers, replaced_share(model, self.example, self.rest))
@@ -362,7 +362,7 @@ class Workload:
 
         Args:
             operator: see `substitute`.
-            seed: of the weights and the order of the data; None: the settings' seed.
+            seed: seed of the weights and the order of the data; None: the settings' seed.
             report: called after each round whose milestone was met; see `syno.train.progress`.
             checkpoint: file of the training's state; see `syno.train.training.train`, also for `weights`, `recent_loss`,
                 `looks` and `processes`.
@@ -405,7 +405,10 @@ class Workload:
             return result
 
     def trained(self, seed: int) -> nn.Module:
-        """Return the trained original. SpecError if it has no trained weights, or no batches on which to compare outputs."""
+        """Return the trained original.
+
+        SpecError if it has no trained weights, or the task has no batches for comparing outputs.
+        """
         if self.fits:
             raise SpecError(
                 f"training: initialization: fit and distill need batches, and {self.data} has a training of its own; leave "
@@ -432,7 +435,7 @@ class Workload:
         Args:
             network, original: on the training device.
             operator: the operator, or mixture, in the network.
-            seed: of the order of the data.
+            seed: seed of the order of the data.
         """
         replacement, names = as_replacement(operator), [layer.name for layer in self.layers]
         if not (fitted := replacement.fitted(names)):
@@ -446,7 +449,7 @@ class Workload:
 
     @contextmanager
     def _float32_task(self, seed: int, device: torch.device) -> Iterator[DeviceTask]:
-        """Yield the task in float32, for comparing outputs, on leased cores and with its own random states."""
+        """Yield the task in float32, for comparing outputs, on locked cores and with its own random states."""
         settings = self.settings.training
         with own_state(seed, settings, device), computing(device.type):
             yield task_of(self.data, settings.model_copy(update={"precision": "float32"}), seed, device)
@@ -468,7 +471,7 @@ class Workload:
 
     @cached_property
     def _recorded(self) -> RecordedLayer:
-        """The recorded layer for `layer_error`: of the replaceable layers with the most FLOPs, the first that runs."""
+        """The recorded layer for `layer_error`: the first layer that runs, among the replaceable layers with the most FLOPs."""
         flops = dict.fromkeys((layer.name for layer in self.layers), 0)
         for work in count(self.model(), self.example).work:
             if work.layer in flops:
@@ -502,26 +505,24 @@ class Workload:
             return output_difference(network, original, task)
 
     def narrowable_layers(self, share: float, base: NarrowerNetwork | None = None) -> tuple[str, ...]:
-        """Return the names of the replaceable layers that can separately keep this share of their channels; see
-        `narrowable`.
-        """
+        """Return the names of the replaceable layers that can be narrowed alone to this share of channels; see `narrowable`."""
         model = self.model() if base is None else substitute(self.model(), base, self.example)
         return narrowable(model, self.example, share, [layer.name for layer in self.layers])
 
     def equal_layers(self, base: NarrowerNetwork | None = None) -> list[tuple[str, ...]]:
-        """Return the names of the replaceable layers, grouped by size, in the original or in a narrower network."""
+        """Return groups of names: replaceable layers of equal size, in the original or in a narrower network."""
         by_size: dict[object, list[str]] = {}
         for name, size in self._sizes(base).items():
             by_size.setdefault(size, []).append(name)
         return [tuple(names) for names in by_size.values()]
 
     def layers_behind(self, narrower: NarrowerLayer, layer: str) -> tuple[str, ...]:
-        """Return the names of the other replaceable layers whose sizes change if this layer gets fewer channels."""
+        """Return the names of the other replaceable layers whose sizes change if this layer is narrowed."""
         before, after = self._sizes(), self._sizes(Mixture(narrower.name, ((narrower, (layer,)),)))
         return tuple(name for name, size in after.items() if name != layer and size != before[name])
 
     def _sizes(self, narrower: NarrowerNetwork | Mixture | None = None) -> dict[str, object]:
-        """Return the sizes of the replaceable layers by name."""
+        """Return the sizes of the replaceable layers, by the layers' names."""
         layers = self.layers
         if narrower is not None:
             names = [layer.name for layer in layers]
@@ -547,7 +548,7 @@ def _are_equal(first: torch.Tensor, second: torch.Tensor | None) -> bool:
 
 
 def things_of_data(data: PictureData | TokenSet) -> dict[str, Any]:
-    """Return the objects that identify a user's own data set, by name: the data set, and some of its rows."""
+    """Return the objects that identify a user's own data set, by name: the data set itself, and some of its rows."""
     things: dict[str, Any] = {"the data": data}
     with suppress(Exception):  # trainings report errors of the data
         if not isinstance(data, TokenSet):
@@ -565,7 +566,7 @@ def _mismatch(settings: WorkloadSettings, data: str, model: str, needed: str, mo
 
 
 def untrained(network: nn.Module, seed: int) -> nn.Module:
-    """Initialize all weights of a network anew, in place, as its layers do on creation; return it."""
+    """Initialize all weights of a network anew, in place, as creating its layers does; return the network."""
     with unchanged_process(seed):
         for module in network.modules():
             reset = getattr(module, "reset_parameters", None)

@@ -39,7 +39,7 @@ CORES = threading.BoundedSemaphore(os.cpu_count() or 1)  # each compilation and 
 
 
 class BuildError(SynoError):
-    """The C++ compiler refused generated code."""
+    """An error for generated code that the C++ compiler refused."""
 
 
 def compiler() -> str:
@@ -67,7 +67,7 @@ def compiler() -> str:
 
 @functools.cache
 def compiler_version(path: str) -> str:
-    """Return the first line of the compiler's output for `--version`."""
+    """Return the first line that the compiler at `path` prints for `--version`."""
     said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
     return said.stdout.partition("\n")[0]
 
@@ -80,7 +80,7 @@ def library(source: str, target: Target, folder: Path, name: str, extra: tuple[s
         target: the processor.
         folder: the folder of the library and its source.
         name: the prefix of their file names, before a checksum of the source and the compiler's options.
-        extra: further options of the compiler.
+        extra: further command-line options of the compiler.
 
     Raises:
         MissingPackageError: there is no compiler.

@@ -81,7 +81,7 @@ class Times:
         native: of kernels with their fused epilogue, by the formats of input and output.
         other: of PyTorch's code; None if there is no kernel to compare it with.
         reason: the reason why there is no kernel.
-        is_faulty: as in `LayerChoice`.
+        is_faulty: whether a generated kernel did not compile, or computed a wrong output.
     """
 
     native: Mapping[Formats, float] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class Call:
         kernel: the kernel.
         name: its registered name in this process.
         factors: the packed weights.
-        scale, shift: of each channel; None if there is none.
+        scale, shift: factor and summand of each channel in the epilogue; None if there is none.
         shape: the shape of the output.
     """
 
@@ -147,13 +147,13 @@ class Workshop:
         return [_choice(layer.layer, formats, one) for layer, formats, one in zip(layers, found, times, strict=True)]
 
     def alone(self, layer: Layer) -> LayerChoice:
-        """Return the choice for a single layer outside of a graph: its kernel without epilogue, or PyTorch's code."""
+        """Return the choice for a single layer outside of a graph: a kernel without epilogue, or PyTorch's code."""
         times = self._times(layer, End.of(layer), (False, False))
         is_native = USUAL in times.native and times.native[USUAL] < (times.other or 0.0)
         return _choice(layer, USUAL if is_native else None, times)
 
     def call(self, layer: Layer, end: End, formats: Formats, shape: Sequence[int]) -> Call:
-        """Return a call of the fastest kernel. `shape` is the shape of the output if it is contiguous."""
+        """Return a call of the layer's fastest kernel. `shape` is the shape of the output if it is contiguous."""
         kernel = self._kernel(layer, end, formats)
         if formats[1] == "lanes":
             shape = kernel.request.stored_shapes(own_target().lanes)[1]
@@ -185,7 +185,10 @@ class Workshop:
                 list(pool.map(make, kernels[place : place + count]))
 
     def _wanted(self, layer: Layer, lanes: tuple[bool, bool]) -> list[Formats]:
-        """Return the formats for which a kernel may be faster than PyTorch's code. For `lanes` see `_times`."""
+        """Return the formats of input and output with which a kernel may be faster than PyTorch's code.
+
+        For `lanes` see `_times`.
+        """
         if not any(lanes) and self._why_hopeless(layer):
             return []
         inner: Formats = ("lanes" if lanes[0] else "contiguous", "lanes" if lanes[1] else "contiguous")
@@ -253,7 +256,7 @@ class Workshop:
 
 
 def _choice(layer: Layer, formats: Formats | None, times: Times) -> LayerChoice:
-    """Return the choice of a kernel with these formats; for None, of PyTorch's code."""
+    """Return the choice of the kernel with these formats; if `formats` is None, of PyTorch's code."""
     return LayerChoice(
         name=layer.name,
         is_native=formats is not None,
@@ -358,8 +361,10 @@ def pinned_threads(threads: int) -> Iterator[None]:
 
 
 def fastest_in_turns(*calls: Callable[[], object]) -> tuple[float, ...]:
-    """Time calls in turns, and return the minimum of each in ms. With one thread, its CPU time counts, so that other load is
-    not measured."""
+    """Time calls in turns, and return the minimum of each in ms.
+
+    With one thread, its CPU time is measured, so that other load does not count.
+    """
     clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
     counts = []
     for call in calls:

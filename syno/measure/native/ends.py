@@ -35,7 +35,7 @@ ACTIVATIONS = {  # by operation and its other arguments
 
 
 def _of_channels(value: torch.Tensor, shape: Sequence[int], channel: int) -> Array | None:
-    """Return a constant as one number for each channel, if it is broadcast to `shape` in this way; else None."""
+    """Return a constant tensor as one number per channel, if it broadcasts to `shape` along the axis `channel`; else None."""
     if value.dim() > len(shape):
         return None
     value = value.reshape(*(1,) * (len(shape) - value.dim()), *value.shape)
@@ -63,7 +63,7 @@ def with_ends(network: fx.GraphModule, layers: Sequence[PlacedLayer]) -> list[Pl
 
 
 def _end(network: fx.GraphModule, placed: PlacedLayer, taken: Set[Any]) -> End:
-    """Return the longest epilogue of a layer: following nodes that a kernel can compute, up to nodes that are `taken`."""
+    """Return the longest epilogue of a layer: the following nodes that a kernel can compute and that are not in `taken`."""
     layer, node = placed.layer, placed.node
     shape = shape_of(node)
     channel = len(shape) - 1 if layer.graph is linear() else layer.channel
@@ -78,7 +78,7 @@ def _end(network: fx.GraphModule, placed: PlacedLayer, taken: Set[Any]) -> End:
 
 
 def _with(network: fx.GraphModule, end: End, user: fx.Node, shape: Sequence[int], channel: int) -> End | None:
-    """Return the epilogue extended by one more node; None if a kernel cannot compute the node."""
+    """Return the epilogue extended by the node `user`; None if a kernel cannot compute that node."""
     if user.op != "call_function" or end.activation != "identity":
         return None
     if any(user.target is target for target, *_ in ACTIVATIONS):

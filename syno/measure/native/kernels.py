@@ -92,7 +92,7 @@ class Request:
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The shapes of the input and of the output as the operator defines them, after `steps`."""
+        """The shapes of the input and of the output in the operator's own axes; the output's after `steps`."""
         into, _, out = shapes(self.graph, self.graph.valuation(dict(self.values)))
         return into, tuple(-(-extent // step) for extent, step in zip(out, self.steps or [1] * len(out), strict=True))
 
@@ -238,7 +238,7 @@ def _processor() -> str:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A form with a schedule for each nest."""
+    """A form of a kernel with a schedule for each nest, not timed yet."""
 
     form: FormName
     code: Lanes
@@ -254,7 +254,7 @@ class Candidate:
 
 
 def _form(request: Request, target: Target, form: FormName) -> Lanes:
-    """Return the code generator of a request in this form. Raises LoweringError if the request does not have this form."""
+    """Return the code generator for a request in this form. Raises LoweringError if the request has no such form."""
     graph, valuation = request.graph, request.graph.valuation(dict(request.values))
     through = [dim for dim in graph.output if dim in graph.input]
     inside = [dim for dim, step in zip(graph.output, request.steps, strict=False) if step > 1] if form.flat else through[1:]
@@ -500,7 +500,7 @@ class Tensors:
 
     Attributes:
         input, residual, output: the tensors in the request's formats.
-        scale, shift: one number for each channel.
+        scale, shift: factor and summand of the epilogue, one number for each channel.
     """
 
     def __init__(self, request: Request, target: Target | None = None) -> None:

@@ -39,12 +39,12 @@ class Layer:
     Attributes:
         name: its name in the network.
         graph: the layer as an operator.
-        values: of its variables.
-        weights: of the operator.
-        bias: of each channel; None if the layer has none.
+        values: values of the operator's variables.
+        weights: weights of the operator.
+        bias: bias of each channel; None if the layer has none.
         channel: the channel axis of the output.
         code: a description of PyTorch's code for it, as part of a cache key.
-        other: returns PyTorch's code as a function without arguments, to time it.
+        other: function that returns PyTorch's code for the layer as a function without arguments, to time it.
         other_contiguous: as `other`, for contiguous data, if `other` is for channels-last data; else None.
         compiled: as `other`, compiled by Inductor; None if that cannot be faster.
         is_library: whether PyTorch's code is one library call.
@@ -92,7 +92,7 @@ class Layer:
 
     @property
     def is_pooling(self) -> bool:
-        """Whether it is an average or a maximum over positions of one channel."""
+        """Whether the layer is a pooling: an average or a maximum over positions of one channel."""
         return self.mean_of > 1 or self.takes_maximum
 
     @cached_property
@@ -106,7 +106,7 @@ class End:
     """The epilogue of a layer in a graph: activation(result * scale + shift + residual).
 
     Attributes:
-        scale, shift: of each channel, in double precision.
+        scale, shift: factor and summand of each channel, in double precision.
         residual: the node of the tensor that is added; None if there is none.
         activation: a name in `syno.lower.native.activations.EXACT`.
         nodes: the nodes that the kernel computes, from the layer's to the last of the epilogue.
@@ -143,9 +143,9 @@ class PlacedLayer:
 
     Attributes:
         layer: the layer.
-        node: its node.
-        operator: its module if it is an operator; else None.
-        end: its epilogue.
+        node: the layer's node in the graph.
+        operator: the operator's module if the layer is an operator; else None.
+        end: the layer's epilogue.
     """
 
     layer: Layer
@@ -155,7 +155,7 @@ class PlacedLayer:
 
     @property
     def input(self) -> Any:
-        """The node of the input."""
+        """The node of the layer's input in the graph."""
         return self.node.args[0]
 
     @property

@@ -192,7 +192,7 @@ def _put_in(
 
 
 def _held(network: fx.GraphModule, name: str, tensor: torch.Tensor | None) -> fx.Node | None:
-    """Register a tensor as a buffer of the network, and return a node that reads it; None for None."""
+    """Register a tensor as a buffer of the network under `name`, and return a node that reads it; None for no tensor."""
     if tensor is None:
         return None
     network.register_buffer(name, tensor)

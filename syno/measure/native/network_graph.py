@@ -83,7 +83,7 @@ def arguments_of(node: Any) -> dict[str, Any]:
 
 
 def is_float(node: fx.Node) -> bool:
-    """Return whether a node's tensor has elements of float32."""
+    """Return whether the elements of a node's tensor are float32."""
     return bool(node.meta["val"].dtype == torch.float32)
 
 
@@ -100,7 +100,7 @@ def _writes(user: fx.Node, node: fx.Node) -> bool:
 
 
 def constant(network: fx.GraphModule, node: Any) -> torch.Tensor | None:
-    """Return the value of a node that depends on weights alone; None for other nodes."""
+    """Return the value of a node that depends on weights alone; None for a node that depends on inputs."""
     if isinstance(node, int | float):
         return torch.tensor(float(node))
     if not isinstance(node, fx.Node):

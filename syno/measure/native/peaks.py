@@ -28,7 +28,7 @@ SOURCE = Path(__file__).with_name("peaks.cpp")
 
 
 def _chains(target: Target) -> int:
-    """Return the number of independent chains of multiply-adds: enough to hide the latency of one."""
+    """Return the number of independent chains of multiply-adds that hides the latency of one multiply-add."""
     return target.registers - 4
 
 

@@ -92,7 +92,7 @@ def _checksum(name: str, content: bytes) -> bytes:
 
 
 def _own_content(file: Path) -> bytes | None:
-    """Return the content of a regular file that is owned by this user and not writable by others; else None."""
+    """Return the content of a regular file that this user owns and others cannot write; else None."""
     try:
         opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):

@@ -24,7 +24,7 @@ _LOADED: list[Path] = []  # the library of this process: PyTorch cannot load a s
 
 
 def torch_operator(store: Path) -> Any:
-    """Return the operator, compiled into the store unless it is there, and loaded into this process.
+    """Return the torch operator `syno::native`, compiled into the store unless it is there, and loaded into this process.
 
     Raises MissingPackageError if there is no C++ compiler, BuildError if it does not compile PyTorch's headers.
     """
@@ -37,7 +37,7 @@ def torch_operator(store: Path) -> Any:
 
 
 def compiled_operator(store: Path) -> Path:
-    """Return the library of the operator, compiled into the store unless it is there."""
+    """Return the library file of the torch operator, compiled into the store unless it is there."""
     place = Path(torch.__file__).parent
     linked = (f"-I{place / 'include'}", f"-L{place / 'lib'}", "-Wl,--no-as-needed", "-ltorch_cpu")
     source = f"// PyTorch {torch.__version__}\n{SOURCE.read_text()}"
@@ -69,7 +69,7 @@ CALLABLE: dict[str, Kernel] = {}  # kernels that are registered in this process,
 
 
 def make_callable(kernel: Kernel, store: Path) -> str:
-    """Register a kernel for calls of the operator in this process, and return its name."""
+    """Register a kernel for calls of `syno::native` in this process, and return its registered name."""
     name, function = kernel.program.name, ctypes.cast(kernel.function, ctypes.c_void_p)
     _register(store)(name.encode(), function, kernel.program.scratch, input_elements(kernel))
     CALLABLE[name] = kernel
@@ -77,5 +77,5 @@ def make_callable(kernel: Kernel, store: Path) -> str:
 
 
 def input_elements(kernel: Kernel) -> int:
-    """Return the number of elements of a kernel's input, as it is stored."""
+    """Return the number of elements of a kernel's input in its stored format."""
     return prod(kernel.request.stored_shapes(own_target().lanes)[0])

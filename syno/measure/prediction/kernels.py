@@ -86,7 +86,7 @@ def kernels(operator: PGraph, values: Mapping[str, int]) -> tuple[Kernel, ...]:
 
     Args:
         operator: the operator.
-        values: of its variables in the layer, with the batch.
+        values: values of its variables in the layer, including the batch.
 
     Raises:
         ValuationError, SizeError: a value is missing or does not divide.
@@ -104,11 +104,11 @@ def kernels(operator: PGraph, values: Mapping[str, int]) -> tuple[Kernel, ...]:
 
 
 def native_kernels(operator: PGraph, values: Mapping[str, int], threads: int = 1) -> tuple[Kernel, ...]:
-    """Return the nests of an operator's native kernel in a layer, in order. Nothing is compiled.
+    """Return the loop nests of an operator's native kernel in a layer, in order. Nothing is compiled.
 
     Args:
         operator: the operator.
-        values: of its variables in the layer, with the batch.
+        values: values of its variables in the layer, including the batch.
         threads: number of CPU threads.
 
     Raises:
@@ -180,7 +180,7 @@ def _tensors(values: Any) -> Any:
 
 
 def _is_view(function: Any, inputs: list[torch.Tensor], result: torch.Tensor) -> bool:
-    """Return whether a call returns a view of its argument, so that it moves no elements."""
+    """Return whether a call returns a view of one of its inputs, so that it moves no elements."""
     own = result.untyped_storage()._cdata
     return not function._schema.is_mutable and any(one.untyped_storage()._cdata == own for one in inputs)
 
@@ -227,7 +227,7 @@ def _run(read: torch.Tensor, result: torch.Tensor) -> int:
 
 
 def _order(read: torch.Tensor, result: torch.Tensor) -> dict[str, int]:
-    """Return the fields of a kernel that describe the difference between the memory orders of two tensors."""
+    """Return the fields of `Kernel` that describe how the memory orders of two tensors differ: `gap`, `spread`, row lengths."""
     gap, row_written = _neighbours(result, read)
     spread, row_read = _neighbours(read, result)
     return {"run": _run(read, result), "gap": gap, "spread": spread, "row_read": row_read, "row_written": row_written}

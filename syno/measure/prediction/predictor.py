@@ -175,13 +175,13 @@ def _alike(first: Numbers, second: Numbers, length: float) -> Numbers:
 
 @dataclass
 class TimeModel:
-    """A fitted model.
+    """A fitted model of a network's time: the sum of its kernels' estimated times, each multiplied by a learned factor.
 
     Attributes:
         unit: factor that scales the sum of a network's estimates to about its share of the original's time.
-        count: number of measurements to which it was fitted.
-        calibration: what the noise is multiplied with, and other deviations if it is above 1, so that 90 % of the times are in
-            their intervals.
+        count: number of measurements to which the model was fitted.
+        calibration: factor on the noise, and on the other deviations if above 1, such that 90 % of times are in their
+            intervals.
     """
 
     basis: _Basis
@@ -196,7 +196,10 @@ class TimeModel:
 
     @classmethod
     def fit(cls, described: Sequence[Description], times: Numbers) -> TimeModel:
-        """Fit a model to networks and their times, as shares of the original's time. Equal data give equal models."""
+        """Fit a model to networks (as kernels) and their times, as shares of the original's time.
+
+        Equal data give equal models.
+        """
         centres = _centres(np.unique(np.vstack([one.rows for one in described]), axis=0))
         unit = float(np.median(times) / np.median([one.weights.sum() for one in described]))
         best: TimeModel | None = None
@@ -212,7 +215,10 @@ class TimeModel:
 
     @classmethod
     def _solved(cls, basis: _Basis, unit: float, deviation: float, noise: float, sums: Numbers, times: Numbers) -> TimeModel:
-        """Return the model for these hyperparameters. Errors are relative, so each row is weighted by its predicted time."""
+        """Return the model for these hyperparameters.
+
+        Errors are relative, so each measurement is weighted by its predicted time.
+        """
         inputs = sums * _scales(sums.shape[1], deviation)
         prior = _prior(sums)
         weights = np.maximum(times, LEAST_TIME)
@@ -230,7 +236,7 @@ class TimeModel:
         return model
 
     def estimate(self, described: Description) -> Estimate:
-        """Return the estimate for a network."""
+        """Return the estimate of the time of a network with these kernels."""
         values = self.basis(described.rows)
         weights = described.weights * self.unit
         sums = np.concatenate([[1.0, weights.sum()], weights @ values])
@@ -243,7 +249,7 @@ class TimeModel:
         return Estimate(math.log(time), math.hypot(unknown, self.calibration * self.noise, UNSURE / self.count))
 
     def parts(self, described: Description) -> dict[str, float]:
-        """Return the predicted time in each kind of kernel, and outside of the layers, as shares of the original's time."""
+        """Return the predicted time of each kind of kernel and of the rest of the network, as shares of the original's time."""
         scales = _scales(2 + len(self.basis.centres), self.deviation)
         factors = 1 + scales[1] * self.mean[1] + self.basis(described.rows) @ (scales[2:] * self.mean[2:])
         times = described.weights * self.unit * factors
@@ -264,7 +270,9 @@ def _centres(rows: Numbers) -> Numbers:
 
 
 def _sums(basis: _Basis, described: Sequence[Description], unit: float) -> Numbers:
-    """Return the design matrix: for each network 1, the sum of its estimates, and the sums of estimates times basis values."""
+    """Return the design matrix, a row per network: 1, the sum of its kernels' estimates, and sums of estimates times basis
+    values.
+    """
     values = basis(np.vstack([one.rows for one in described]))
     ends = np.cumsum([len(one.weights) for one in described])
     parts = np.split(values, ends[:-1])
@@ -277,12 +285,12 @@ def _sums(basis: _Basis, described: Sequence[Description], unit: float) -> Numbe
 
 
 def _scales(count: int, deviation: float) -> Numbers:
-    """Return the prior standard deviations of the rest, the common factor, and the coefficients of the basis."""
+    """Return the prior standard deviations of the coefficients: of the rest, the common factor, and each basis function."""
     return np.array([REST_DEVIATION, COMMON_DEVIATION, *[deviation] * (count - 2)])
 
 
 def _prior(sums: Numbers) -> Numbers:
-    """Return the prior means of the times."""
+    """Return the prior mean of each network's time, as a share of the original's."""
     expected: Numbers = REST * sums[:, 0] + sums[:, 1]
     return expected
 

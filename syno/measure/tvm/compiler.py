@@ -37,7 +37,7 @@ def measure_in_turns(
     """Upload networks, check their outputs, time them in turns, and check the outputs of the last timed calls.
 
     Args:
-        lease: of the device.
+        lease: lease of the device.
         libraries: the networks, as for `syno.measure.tvm.sessions.measure_remote`; the original is the first.
         expected: for each, inputs and their expected outputs.
         settings: how to measure.
@@ -138,7 +138,7 @@ def measured_on(job: Job, device: DeviceSettings, flops: int | None) -> Latency:
     Args:
         job: its device is the name of the remote device; its module, example and reference are on this machine.
         device: the settings of the device.
-        flops: of one call.
+        flops: multiply-adds of one call.
 
     Raises:
         DeviceError: the device does not answer, or was lost; trials so far are kept.
@@ -189,7 +189,7 @@ def library_for(job: Job, device: DeviceSettings, reached: Reached) -> Path:
 
 
 def _trials(job: Job, device: DeviceSettings) -> Path:
-    """Return the folder of the trials on a remote device."""
+    """Return the folder of the tuning trials on a remote device."""
     return folder_for(job.folder, target_on(device), job.device, VERSIONS["apache-tvm"])
 
 
@@ -200,7 +200,7 @@ def _deadline(job: Job) -> float:
 
 
 def _first_look(job: Job, network: Any, to: Any) -> float:
-    """Check the untuned network's output, so that no wrong network is tuned, and return its latency in ms."""
+    """Check the output of the network before tuning, so that no wrong network is tuned, and return its latency in ms."""
     call = TvmModule(built(scheduled(network, to), to), job.device)
     _check(job, call, "compiled by TVM")
     stopwatch = stopwatch_of(job.device)

@@ -89,7 +89,7 @@ class Affine(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
         self.register_buffer("offset", offset.detach())
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[N, C, ...] -> [N, C, ...]."""
+        """Return x * scale + offset, [N, C, ...]."""
         shape = (-1, *(1,) * (x.dim() - 2))
         return x * self.scale.view(shape) + self.offset.view(shape)
 
@@ -138,7 +138,7 @@ def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
 def attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, is_causal: bool = False, scale: float | None = None
 ) -> torch.Tensor:
-    """Compute `scaled_dot_product_attention`. [..., L, E], [..., S, E], [..., S, V] -> [..., L, V]."""
+    """Compute `scaled_dot_product_attention` of query [..., L, E], key [..., S, E] and value [..., S, V]: [..., L, V]."""
     *heads, length, features = query.shape
     queries, keys, values = (part.reshape(-1, *part.shape[-2:]) for part in (query, key, value))
     scores = torch.bmm(queries, keys.transpose(1, 2)) * (features**-0.5 if scale is None else scale)  # [heads, L, S]

@@ -102,7 +102,7 @@ class TrialDatabase:
         write_checksums(self.folder, (WORKLOADS, RECORDS))
 
     def counts(self, tasks: list[Any]) -> list[int]:
-        """Return the number of trials of each task, including failed ones. A task is a module with one PrimFunc."""
+        """Return the number of trials of each task, including failed trials. A task is a module with one PrimFunc."""
         keys = [json.dumps(self.trials.commit_workload(task).as_json()) for task in tasks]
         numbers: dict[str, int] = {}
         for number, line in enumerate(_lines(self.folder / WORKLOADS)):
@@ -119,7 +119,7 @@ class TrialDatabase:
         return 1e3 * sum(seconds) / len(seconds)
 
     def exhausted(self, task: Any) -> int:
-        """Return the number of trials for which a search ran out of new schedules; 0 if none did."""
+        """Return the number of trials at which a search ran out of new schedules for the task; 0 if none did."""
         found: int = self._exhausted().get(self._key(task), 0)
         return found
 
@@ -141,7 +141,7 @@ class TrialDatabase:
 
 
 def repair(folder: Path) -> int:
-    """Remove incomplete last lines of a killed process, and trials of tasks that were removed; return the number of lines."""
+    """Remove incomplete last lines, which a killed process leaves, and trials of removed tasks; return the number of lines."""
     removed = _cut(folder / WORKLOADS, lambda line: isinstance(json.loads(line), list))
     workloads = sum(1 for _ in _lines(folder / WORKLOADS))
     return removed + _cut(folder / RECORDS, lambda line: _is_record(line, workloads))
@@ -191,18 +191,18 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _workload_of(line: bytes) -> int:
-    """Return the number of a trial's task, with which its line begins, as in `[12,[...`."""
+    """Return the number of the task with which a trial's line begins, as in `[12,[...`."""
     return int(line[1 : line.index(b",")])
 
 
 def write_checksums(folder: Path, names: tuple[str, ...]) -> None:
-    """Write the checksums of the lines in these files of a folder, as they are now."""
+    """Write the checksums of all present lines in these files of a folder."""
     lines = {name: [checksum(line) for line in _all_lines(folder / name)] for name in names}
     write_whole(folder / CHECKSUMS, json_with_checksum(lines))
 
 
 def check_lines(folder: Path, names: tuple[str, ...]) -> None:
-    """Raise SpecError if a line of these files does not match its checksum. After a tuning that was killed there are none."""
+    """Raise SpecError if a line of these files does not match its checksum. A killed tuning leaves no checksums to compare."""
     if not (folder / CHECKSUMS).exists():
         return
     try:

@@ -48,12 +48,15 @@ class Lease:
 
     @property
     def limit_seconds(self) -> float:
-        """Timeout in seconds of a call: after it, the device or its network hangs."""
+        """Timeout of a call, in seconds: a call that takes longer means that the device or its network hangs."""
         return self.wait_seconds + self.seconds + 5
 
 
 def borrow(lease: Lease) -> Any:
-    """Return a session (`tvm.rpc.RPCSession`) with a free server. Raises DeviceError if there is none in time, or no server."""
+    """Return a session (`tvm.rpc.RPCSession`) with a free server.
+
+    Raises DeviceError if no server is free in time, or none exists.
+    """
     device, end = lease.device, time.monotonic() + lease.wait_seconds
     while True:
         reach(device.name, device.tracker, device.key)  # raises if there is no server, for which TVM would wait forever
@@ -85,7 +88,10 @@ class Workers:
         self._pool = PopenPoolExecutor(max_workers=lease.device.servers, timeout=lease.limit_seconds)
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Run a function in a worker, and return its result. Raises TimeoutError after the lease's limit, or its exception."""
+        """Run a function in a worker, and return its result.
+
+        Raises TimeoutError after the lease's limit, or the function's exception.
+        """
         return self._pool.submit(function, *arguments).result()
 
     def close(self) -> None:
@@ -145,7 +151,7 @@ def measure_remote(
         kind: "cpu" or "cuda".
         seconds: duration limit of the session.
         wait_seconds: timeout of waiting for a free server.
-        flops: of one call.
+        flops: multiply-adds of one call.
 
     Raises:
         WrongOutputError: an output differs by more than is allowed.
@@ -205,7 +211,10 @@ class Uploaded:
         self._machine = relax.VirtualMachine(session.load_module(name), devices)
 
     def check(self, expected: Sequence[Expected]) -> Deviation:
-        """Call the network on all inputs, and return the largest deviation of an output. Timed calls have the last input."""
+        """Call the network on all inputs, and return the largest deviation of an output.
+
+        Timed calls then use the last input.
+        """
         import tvm
 
         from syno.measure.output_check import Deviation
@@ -269,7 +278,10 @@ class Health:
             self._in_a_row = 0
 
     def failed(self, why: str) -> None:
-        """Record a failure, and wait for a device without a server. It is lost if it does not come back, or fails too often."""
+        """Record a failure, and wait while the device has no server.
+
+        The device is lost if none comes back, or after too many failures.
+        """
         with self._lock:  # threads that fail at the same time wait for the device only once
             self._in_a_row += 1
             if self.lost is not None:
@@ -407,7 +419,7 @@ def rpc_runner(
 
 
 def callbacks(runner: Any) -> list[Any]:
-    """Return MetaSchedule callbacks for tuning with such a runner, instead of the default ones; the database's is first."""
+    """Return MetaSchedule's callbacks for tuning with such a runner, in place of the default ones; the database's is first."""
     from tvm.ir.utils import derived_object
     from tvm.s_tir.meta_schedule import measure_callback as calls
 

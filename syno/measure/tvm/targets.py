@@ -142,7 +142,7 @@ LOCAL = "local"  # in place of a tracker's address
 
 
 def _known(description: Any) -> Any:
-    """Return the target. Raises ValueError, for pydantic, if it is a name that no preset has."""
+    """Return the description of a target. Raises ValueError, for pydantic, if it is a name that no preset has."""
     if isinstance(description, str):
         try:
             TARGETS[description]
@@ -159,29 +159,29 @@ class TvmSettings(Settings):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     target: Target | None = None
-    """a preset's name, or attributes such as {kind: llvm, mcpu: znver4}; if not given, the device"""
+    """a preset's name, or attributes such as {kind: llvm, mcpu: znver4}; if not given, the target of the device"""
     trials_per_task: int = Field(default=64, ge=0)
-    """schedules measured of each task, those of earlier runs among them; hundreds for a fair figure"""
+    """number of schedules to measure for each task, including those of earlier runs; hundreds for a fair comparison"""
     trials_per_iteration: int = Field(default=16, ge=1)
-    """schedules that are chosen, built and measured in one go"""
+    """number of schedules that are chosen, built and measured in one iteration"""
     cost_model: Literal["xgb", "random"] = "xgb"
-    """what guesses which schedules are worth measuring"""
+    """the model that predicts which schedules are worth measuring"""
     builders: int = Field(default=1, ge=1)
-    """processes that build schedules"""
+    """number of processes that build schedules"""
     build_seconds: float = Field(default=60, gt=0)
-    """for building one schedule"""
+    """time limit for building one schedule, in seconds"""
     run_seconds: float = Field(default=30, gt=0)
-    """for measuring one schedule"""
+    """time limit for measuring one schedule, in seconds"""
     least_ms: int = Field(default=50, ge=1)
-    """least milliseconds that a schedule is timed for"""
+    """least milliseconds for which a schedule is timed"""
     share: float = Field(default=0.75, gt=0, lt=1)
-    """share of the time limit after which tuning makes room for compiling and measuring"""
+    """share of the time limit for tuning; the rest is for compiling and measuring"""
     seed: int = Field(default=0, ge=0)
-    """seed of the search; measurements make it differ all the same"""
+    """seed of the search; results differ between runs all the same, since measurements do"""
 
 
 class Address(NamedTuple):
-    """The address of a tracker."""
+    """The address of a tracker: host and port."""
 
     host: str
     port: int
@@ -203,23 +203,23 @@ class DeviceSettings(Settings):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     kind: Literal["cpu", "cuda"] = "cpu"
-    """the part of the device that does the work"""
+    """the kind of processor on the device that computes"""
     target: Target
-    """what code is generated for: a preset's name, or a mapping as TVM has it"""
+    """target of generated code: a preset's name, or a mapping of TVM's attributes"""
     tracker: str
     """the tracker's address, host:port; local: a tracker and servers on this machine while they are needed"""
     key: Annotated[str, Field(pattern=r"^[\w.-]*$")] = ""
-    """the key of its servers at the tracker; the device's name if not given"""
+    """the key of the device's servers at the tracker; the device's name if not given"""
     servers: Annotated[int, Field(ge=1)] = 1
     """with `tracker: local`, the number of servers"""
     session_timeout_seconds: Annotated[float, Field(gt=0)] = 60
-    """for measuring one candidate, or one network, upload and all"""
+    """time limit for measuring one candidate or one network, including its upload, in seconds"""
     wait_seconds: Annotated[float, Field(gt=0)] = 30
-    """for a free server, or for a lost one to come back"""
+    """seconds to wait for a free server, or for a lost one to come back"""
     retries: Annotated[int, Field(ge=0)] = 1
-    """how often a candidate that failed is measured again, unless it took too long"""
+    """number of times that a failed candidate is measured again, unless it took too long"""
     most_failures: Annotated[int, Field(ge=1)] = 16
-    """failures in a row after which the device counts as unfit"""
+    """number of consecutive failures after which the device counts as lost"""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -242,12 +242,12 @@ class DeviceSettings(Settings):
 
 
 def is_here(name: str) -> bool:
-    """Return whether a name is that of a device of this machine."""
+    """Return whether a name is the name of a device of this machine, such as "cuda:1"."""
     return re.fullmatch(DEVICE_PATTERN, name) is not None
 
 
 def check_name(name: str) -> None:
-    """Raise SpecError for a name that a remote device cannot have."""
+    """Raise SpecError for a name that cannot be the name of a remote device."""
     if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
         raise SpecError(f'"{name}" cannot name a device; a name begins with a letter and has a-z, 0-9, _ and - in it')
     if re.fullmatch(r"cpu|cuda\d*|local", name):

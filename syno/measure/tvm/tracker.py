@@ -53,7 +53,7 @@ class Reached:
     """A device that answered.
 
     Attributes:
-        name: of the device in the settings.
+        name: name of the device in the settings.
         tracker, key: the address of the tracker that lists its servers, and their key there.
         servers: the numbers of its servers at the last query.
     """
@@ -64,7 +64,7 @@ class Reached:
     servers: int
 
     def describe(self) -> str:
-        """Return the device in words, for messages."""
+        """Return a description of the device for messages."""
         return f'device "{self.name}" (key "{self.key}" at the tracker {self.tracker})'
 
     def how_to_serve(self) -> str:
@@ -74,7 +74,7 @@ class Reached:
 
 @dataclass(frozen=True)
 class DeviceStatus:
-    """The state of a remote device: its tracker and key, its servers, and what is wrong, in one sentence, or nothing."""
+    """The state of a remote device: its tracker and key, its servers, and a sentence about the fault ("" if there is none)."""
 
     name: str
     tracker: str
@@ -83,7 +83,7 @@ class DeviceStatus:
     fault: str = ""
 
     def cells(self) -> dict[str, object]:
-        """Return a row of a table."""
+        """Return the state as a row of a table: values by the names of the columns."""
         if self.tracker == LOCAL:
             said = "made when needed"
         else:
@@ -141,7 +141,7 @@ def reach(name: str, tracker: Address, key: str, seconds: float = ANSWER_SECONDS
 
 
 def status_of(name: str, device: DeviceSettings) -> DeviceStatus:
-    """Return the state of a device, after asking its tracker; takes seconds at most."""
+    """Ask a device's tracker, and return the device's state; takes seconds at most."""
     key, address = device.key or name, device.address
     if address is None:
         return DeviceStatus(name, LOCAL, key)
@@ -166,7 +166,7 @@ def reached(name: str, device: DeviceSettings) -> Iterator[Reached]:
 
 @dataclass(frozen=True)
 class Served:
-    """A process that serves, the leader of its own group, and the file with its output."""
+    """A process that runs a tracker or a server, the leader of its own group, and the file with its output."""
 
     process: subprocess.Popen[bytes]
     log: Path
@@ -247,7 +247,7 @@ def _served(arguments: list[str]) -> Iterator[Served]:
 
 
 def _port(served: Served) -> int:
-    """Return the port at which a process says that it listens."""
+    """Return the port on which a process listens, as its output says."""
     output = served.process.stdout
     assert output is not None
     ready, _, _ = select.select([output], [], [], START_SECONDS)

@@ -28,7 +28,7 @@ class DenseLayer(nn.Module):  # type: ignore[misc]  # mypy does not look into to
         self.conv2 = nn.Conv2d(4 * growth, growth, 3, padding=1, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the added features, [N, growth, H, H]."""
+        """Return the new features, [N, growth, H, H]."""
         x = self.conv1(torch.relu(self.norm1(x)))
         return self.conv2(torch.relu(self.norm2(x)))
 
@@ -45,7 +45,7 @@ class DenseBlock(nn.Sequential):  # type: ignore[misc]
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return all features, those before the block first."""
+        """Return all features [N, before + layers*growth, H, H], the block's input first."""
         features = [x]
         for layer in self:
             features.append(layer(torch.cat(features, 1)))

@@ -50,7 +50,7 @@ class NormedConvolution(nn.Sequential):  # type: ignore[misc]  # mypy does not l
 
 
 class SqueezeExcitation(nn.Module):  # type: ignore[misc]
-    """Scales each feature by a gate in (0, 1), computed from the means of all features. [N, features, H, H] -> the same."""
+    """Scales each feature by a gate in (0, 1) computed from the means of all features. Shapes are [N, features, H, H]."""
 
     def __init__(self, features: int, squeezed: int) -> None:
         super().__init__()
@@ -60,12 +60,12 @@ class SqueezeExcitation(nn.Module):  # type: ignore[misc]
         self.activation = nn.SiLU(inplace=True)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the scaled features."""
+        """Return the scaled features, [N, features, H, H]."""
         return torch.sigmoid(self.fc2(self.activation(self.fc1(self.avgpool(x))))) * x
 
 
 class StochasticDepth(nn.Module):  # type: ignore[misc]
-    """Stochastic depth: in training, each sample becomes zero with this probability, and is scaled up otherwise."""
+    """Stochastic depth: in training, each sample becomes zero with a given probability, and is scaled up otherwise."""
 
     def __init__(self, probability: float) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ STANDARD_DEVIATION = 0.02  # of new weights
 
 
 class Attention(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
-    """Causal attention of several heads. [N, L, features] to the same."""
+    """Causal attention of several heads: [N, L, features] -> [N, L, features]."""
 
     def __init__(self, features: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Attention(nn.Module):  # type: ignore[misc]  # mypy does not look into tor
 
 
 class Perceptron(nn.Module):  # type: ignore[misc]
-    """Two linear layers with four times as many features between them. [N, L, features] to the same."""
+    """Two linear layers with four times as many features between them: [N, L, features] -> [N, L, features]."""
 
     def __init__(self, features: int, dropout: float) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Perceptron(nn.Module):  # type: ignore[misc]
 
 
 class TransformerBlock(nn.Module):  # type: ignore[misc]
-    """Attention, then a perceptron, each with a normalization before it and a shortcut. [N, L, features] to the same."""
+    """Attention, then a perceptron, each after a normalization and with a shortcut: [N, L, features] -> [N, L, features]."""
 
     def __init__(self, features: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -75,8 +75,8 @@ class GPT(nn.Module):  # type: ignore[misc]
     Args:
         vocabulary: number of different tokens.
         context: the largest L.
-        blocks, heads, features: features are divided among the heads.
-        dropout: in training, of embeddings, attention and what each block adds.
+        blocks, heads, features: numbers of blocks, heads of each block, and features, which are divided among the heads.
+        dropout: probability of dropout in training, for embeddings, attention and the output of each branch of a block.
     """
 
     causal = True

@@ -41,7 +41,7 @@ class BasicBlock(nn.Module):  # type: ignore[misc]  # mypy does not look into to
         self.downsample = shortcut(before, after, stride)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the sum of the convolutions and the shortcut."""
+        """Return the sum of the convolutions and the shortcut, [N, after, H/stride, H/stride]."""
         y = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
         return torch.relu(y + (x if self.downsample is None else self.downsample(x)))
 
@@ -64,7 +64,7 @@ class Bottleneck(nn.Module):  # type: ignore[misc]
         self.downsample = shortcut(before, after, stride)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the sum of the convolutions and the shortcut."""
+        """Return the sum of the convolutions and the shortcut, [N, after, H/stride, H/stride]."""
         y = torch.relu(self.bn1(self.conv1(x)))
         y = torch.relu(self.bn2(self.conv2(y)))
         y = self.bn3(self.conv3(y))
@@ -72,7 +72,7 @@ class Bottleneck(nn.Module):  # type: ignore[misc]
 
 
 def shortcut(before: int, after: int, stride: int) -> nn.Module | None:
-    """Return a 1x1 convolution [N, before, H, H] -> [N, after, H/stride, H/stride]; None where the shape stays."""
+    """Return a 1x1 convolution [N, before, H, H] -> [N, after, H/stride, H/stride]; None if the shape does not change."""
     if stride == 1 and before == after:
         return None
     return nn.Sequential(nn.Conv2d(before, after, 1, stride=stride, bias=False), nn.BatchNorm2d(after))
@@ -85,9 +85,9 @@ class ResNet(nn.Module):  # type: ignore[misc]
 
     Args:
         blocks: number of blocks of each stage.
-        classes, channels: of the output and of the input.
-        stem: features of the stem.
-        features: of the stages.
+        classes, channels: number of classes of the output, and of channels of the input.
+        stem: number of features of the stem.
+        features: number of features of each stage.
         block: makes a block from the features before it, the features after it, and its stride.
     """
 

@@ -25,7 +25,7 @@ class PooledBlock(nn.Module):  # type: ignore[misc]
         self.shortcut = shortcut(before, after, 1) or nn.Identity()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the sum of the convolutions and the shortcut."""
+        """Return the sum of the convolutions and the shortcut, [N, after, H/2, H/2] if `halve`, else [N, after, H, H]."""
         x = self.pool(x)
         y = torch.relu(self.norm1(self.conv1(x)))
         return torch.relu(self.norm2(self.conv2(y)) + self.shortcut(x))

@@ -1,4 +1,4 @@
-"""The registries of backbones, and what the backbones share."""
+"""The registries of backbones, and functions that make them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def widened(features: Sequence[int], width: float) -> tuple[int, ...]:
 
 
 def seeded(seed: int, make: Callable[..., nn.Module], *arguments: Any, **options: Any) -> nn.Module:
-    """Return `make(*arguments, **options)`, whose weights are drawn with this seed; the global random state is restored."""
+    """Return `make(*arguments, **options)` with weights drawn with this seed; the global random state is restored."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return make(*arguments, **options)

@@ -40,9 +40,9 @@ class _Input:
     """An input of an ONNX graph.
 
     Attributes:
-        name: its name.
+        name: the input's name.
         dtype: the type of its elements.
-        sizes: the size of each axis; a text is the name of a free axis.
+        sizes: the size of each axis: a number, or the name of a free axis.
     """
 
     name: str
@@ -50,7 +50,7 @@ class _Input:
     sizes: tuple[int | str, ...]
 
     def with_sizes(self, sizes: Mapping[str, int]) -> _Input:
-        """Return the input with sizes in place of the names of free axes."""
+        """Return the input with numbers in place of the names of free axes."""
         return replace(self, sizes=tuple(sizes.get(one, one) if isinstance(one, str) else one for one in self.sizes))
 
 
@@ -109,12 +109,12 @@ def network(*, file: str, sizes: Mapping[str, int] | None = None) -> nn.Module:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """Sizes for which a file is read.
+    """The sizes of inputs for which a file is read: an attempt, since not every graph takes a free batch size.
 
     Attributes:
         shapes: the shape of each input at the two batch sizes.
         batches: the two batch sizes; equal if the batch is not free.
-        batch: the batch size that the file is written for; None if it is free there.
+        batch: the batch size that the file is written for; None if it is free in the file.
     """
 
     shapes: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
@@ -158,7 +158,7 @@ def _inputs(path: Path, model: onnx.ModelProto) -> tuple[_Input, ...]:
 
 
 def _free(path: Path, inputs: Sequence[_Input], examples: Sequence[torch.Tensor] | None) -> _Attempt:
-    """Return the sizes for a module whose batch is free."""
+    """Return the input sizes for a module that takes any batch size."""
     batch = inputs[0].sizes[0] if inputs[0].sizes else 1
     shapes = []
     for at, one in enumerate(inputs):
@@ -177,7 +177,7 @@ def _free(path: Path, inputs: Sequence[_Input], examples: Sequence[torch.Tensor]
 
 
 def _fixed(path: Path, inputs: Sequence[_Input], examples: Sequence[torch.Tensor] | None) -> _Attempt:
-    """Return the sizes for a module of the file's batch size, or of the examples'; 1 if it is free in both."""
+    """Return the input sizes for a module with one batch size: the file's, or the examples'; 1 if it is free in both."""
     batch = inputs[0].sizes[0] if inputs[0].sizes else 1
     size = batch if isinstance(batch, int) else 1 if examples is None else len(examples[0])
     shapes = []
@@ -191,7 +191,7 @@ def _fixed(path: Path, inputs: Sequence[_Input], examples: Sequence[torch.Tensor
 
 
 def _size(path: Path, inputs: Sequence[_Input], examples: Sequence[torch.Tensor] | None, at: int, axis: int) -> int:
-    """Return the size of an axis that is not the batch: that of the file, or that of the examples where it is free."""
+    """Return the size of an axis other than the batch: the file's size, or the examples' where it is free in the file."""
     one = inputs[at]
     length = one.sizes[axis]
     if isinstance(length, int):
@@ -207,7 +207,7 @@ def _size(path: Path, inputs: Sequence[_Input], examples: Sequence[torch.Tensor]
 
 
 def _translated(path: Path, model: onnx.ModelProto, inputs: Sequence[_Input], attempt: _Attempt) -> fx.GraphModule:
-    """Return the module of a graph. Raises UnsupportedNodeError with the file and the node."""
+    """Return the PyTorch module of an ONNX graph. Raises UnsupportedNodeError with the file and the node."""
     from onnx.numpy_helper import to_array
 
     reader, opset = (
@@ -250,7 +250,7 @@ def _translated(path: Path, model: onnx.ModelProto, inputs: Sequence[_Input], at
 
 
 def _biases(model: onnx.ModelProto) -> dict[str, np.ndarray]:
-    """Return the bias for the output of each MatMul that only an Add of a vector of the file reads."""
+    """Return the biases of MatMul nodes whose output only an Add of a constant vector reads, by the output's name."""
     from onnx.numpy_helper import to_array
 
     weights = {one.name: one for one in model.graph.initializer}
@@ -277,7 +277,7 @@ def _named(path: Path, error: UnsupportedNodeError) -> UnsupportedNodeError:
 
 
 def _evaluated(model: onnx.ModelProto, node: Node) -> tuple[Constant, ...] | None:
-    """Return the outputs of a node that computes with constants only; None for others."""
+    """Return the outputs of a node that computes with constants only; None for other nodes."""
     from onnx.reference import ReferenceEvaluator
 
     proto = node.proto
@@ -294,7 +294,7 @@ def _evaluated(model: onnx.ModelProto, node: Node) -> tuple[Constant, ...] | Non
 
 
 def _model_of(model: onnx.ModelProto, proto: onnx.NodeProto, constants: Mapping[str, Constant]) -> onnx.ModelProto:
-    """Return a model of one node."""
+    """Return an ONNX model that consists of one node, for evaluating it."""
     from onnx import helper
 
     inputs = [
@@ -314,7 +314,7 @@ def _compare(
     attempt: _Attempt,
     examples: Sequence[torch.Tensor] | None,
 ) -> None:
-    """Raise DataError if outputs differ from those of ONNX Runtime, on the examples or on random numbers."""
+    """Raise DataError if the module's outputs differ from those of ONNX Runtime, on the examples or on random numbers."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -349,7 +349,7 @@ def _compare(
 def _test_inputs(
     inputs: Sequence[_Input], attempt: _Attempt, examples: Sequence[torch.Tensor] | None
 ) -> list[list[torch.Tensor]]:
-    """Return the inputs of the calls of ONNX Runtime: one call, or two where only the file has a fixed batch size."""
+    """Return the inputs for the comparison with ONNX Runtime: of one call, or two where only the file fixes the batch size."""
     is_free = attempt.batches[0] != attempt.batches[1]
     generator = torch.Generator().manual_seed(0)
     calls: list[list[torch.Tensor]] = []

@@ -1,4 +1,4 @@
-"""Parts of an ONNX graph that is read: constants, values that depend on data, nodes, and the module made of them."""
+"""Classes for reading an ONNX graph: constants, values that depend on data, nodes, and the module made of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Constant:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether the value is the same at both batch sizes."""
+        """Whether the constant's value is the same at both batch sizes."""
         return bool(np.array_equal(*self.arrays))
 
 
@@ -43,7 +43,7 @@ class Variable:
     """A value that depends on data: a node of the module's graph.
 
     Attributes:
-        node: the node.
+        node: the node of the module's graph.
         samples: tensors without data (of PyTorch's device "meta") with the value's shape and type, at each batch size.
     """
 
@@ -52,18 +52,18 @@ class Variable:
 
     @property
     def rank(self) -> int:
-        """The number of axes."""
+        """The number of axes of the value."""
         return int(self.samples[0].dim())
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape at the first batch size."""
+        """The value's shape at the first batch size."""
         return tuple(self.samples[0].shape)
 
 
 @dataclass(frozen=True)
 class BatchMultiple:
-    """An integer that is proportionate to the batch size."""
+    """An integer that is proportional to the batch size."""
 
     factor: int
 
@@ -72,15 +72,15 @@ Value: TypeAlias = Constant | Variable
 
 
 class UnsupportedNodeError(SpecError):
-    """A node that has no translation. The message names its operator."""
+    """An error for a node that has no translation. The message names its operator."""
 
 
 class Node:
-    """A node of an ONNX graph, with its inputs as values.
+    """A node of an ONNX graph, with the values of its inputs.
 
     Args:
-        proto: the node.
-        inputs: its inputs; None for an optional input that is left out.
+        proto: the node in the file.
+        inputs: the values of its inputs; None for an optional input that is left out.
         opset: the version of ONNX's operators.
         bias: for MatMul: the bias that the only node after it adds.
     """
@@ -95,50 +95,50 @@ class Node:
         self.attributes = {one.name: get_attribute_value(one) for one in proto.attribute}
 
     def __getitem__(self, at: int) -> Value:
-        """Return an input that must be there."""
+        """Return the input at index `at`, which must not be left out."""
         value = self.optional(at)
         if value is None:
             raise self.unsupported(f"without its input {at}")
         return value
 
     def optional(self, at: int) -> Value | None:
-        """Return an input; None if it is left out."""
+        """Return the input at index `at`; None if it is left out."""
         return self.inputs[at] if at < len(self.inputs) else None
 
     def variable(self, at: int) -> Variable:
-        """Return an input that depends on data."""
+        """Return the input at index `at`, which must depend on data."""
         value = self[at]
         if not isinstance(value, Variable):
             raise self.unsupported(f"whose input {at} is a constant")
         return value
 
     def constant(self, at: int) -> np.ndarray:
-        """Return an input that depends neither on data nor on the batch size."""
+        """Return the value of the input at index `at`, which must depend neither on data nor on the batch size."""
         value = self[at]
         if not isinstance(value, Constant) or not value.is_fixed:
             raise self.unsupported(f"whose input {at} is computed from data or from the batch size")
         return value.arrays[0]
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """Return an attribute: a number, a list of numbers, or a text."""
+        """Return the value of a node's attribute: a number, a list of numbers, or a text; the default if it is not set."""
         value = self.attributes.get(name, default)
         return value.decode() if isinstance(value, bytes) else value
 
     def listed(self, name: str, at: int) -> list[int] | None:
-        """Return integers that are an attribute in old versions of ONNX and an input in new ones; None if they are left out."""
+        """Return the integers of attribute `name` (old versions of ONNX) or of input `at` (new versions); None if left out."""
         if name in self.attributes:
             value = self.attributes[name]
             return [int(one) for one in (value if isinstance(value, Sequence) else [value])]
         return None if self.optional(at) is None else [int(one) for one in np.atleast_1d(self.constant(at))]
 
     def unsupported(self, detail: str = "") -> UnsupportedNodeError:
-        """Return the error that names the node and what about it has no translation."""
+        """Return the error for a node without a translation; it names the node, and `detail` is what is not supported."""
         name = f' (node "{self.proto.name}")' if self.proto.name else ""
         return UnsupportedNodeError(f"the operator {self.operator}{f' {detail}' if detail else ''} is not known to Syno{name}")
 
 
 class Reader:
-    """The module that is made of an ONNX graph, node by node. Translations of operators call its methods.
+    """Builds a module from an ONNX graph, node by node. Translations of operators call its methods.
 
     Args:
         batches: the batch sizes of the two runs without data; equal sizes make a module for this batch size only.
@@ -154,12 +154,12 @@ class Reader:
         self.batch_node: fx.Node | None = None
 
     def placeholder(self, name: str, shapes: tuple[Sequence[int], Sequence[int]], dtype: torch.dtype) -> Variable:
-        """Return an input of the module."""
+        """Add an input to the module, with its shape at both batch sizes, and return it as a value."""
         first, second = (torch.empty(tuple(shape), dtype=dtype, device="meta") for shape in shapes)
         return Variable(self.graph.placeholder(_identifier(name)), (first, second))
 
     def check_sizes(self, value: Value | None, name: str, is_free: bool) -> None:
-        """Let the module raise AssertionError for an input of other sizes, for which its constants may be wrong."""
+        """Let the module raise AssertionError if this input has other sizes, for which the module's constants may be wrong."""
         assert isinstance(value, Variable)
         sizes = value.shape[1:] if is_free else value.shape
         if not value.rank or (is_free and not sizes):
@@ -171,7 +171,7 @@ class Reader:
         self.graph.call_function(torch._assert, (is_equal, f"the input {name} must be of the shape [{text}]"))
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Variable:
-        """Return the result of a function of tensors.
+        """Add a call of a function of tensors to the module, and return its result.
 
         Args:
             function: a function of PyTorch or Python.
@@ -182,13 +182,13 @@ class Reader:
         return Variable(made, (samples[0], samples[1]))
 
     def method(self, name: str, value: Value, *args: Any) -> Variable:
-        """Return the result of a method of tensors, such as `reshape`."""
+        """Add a call of a tensor's method, such as `reshape`, to the module, and return its result."""
         samples = tuple(getattr(self._at(value, run), name)(*self._at(args, run)) for run in (0, 1))
         made = self.graph.call_method(name, (self._nodes(value), *self._nodes(args)))
         return Variable(made, (samples[0], samples[1]))
 
     def layer(self, make: Callable[[], nn.Module], key: tuple[Any, ...], value: Variable, *others: Value) -> Variable:
-        """Return the output of a layer. Layers of equal keys are one layer, called several times.
+        """Add a call of a layer to the module, and return its output. Layers of equal keys are one layer, called several times.
 
         Args:
             make: makes the layer, with its weights.
@@ -206,11 +206,11 @@ class Reader:
         return Variable(self.graph.call_module(name, self._nodes(inputs)), (samples[0], samples[1]))
 
     def part(self, value: Variable, at: int) -> Variable:
-        """Return an element of a tuple that a function returned."""
+        """Return the element at index `at` of a tuple that a function returned."""
         return self.call(operator.getitem, value, at)
 
     def integers(self, node: Node, at: int) -> list[int | BatchMultiple]:
-        """Return integers of an input, which may depend on the batch size."""
+        """Return the integers of a node's input, such as a shape; they may be multiples of the batch size."""
         value = node[at]
         if not isinstance(value, Constant):
             raise node.unsupported(f"whose input {at} is computed from data")
@@ -224,16 +224,16 @@ class Reader:
         raise node.unsupported("with a size that is not proportionate to the batch size")
 
     def shape_of(self, node: Node, value: Variable) -> list[int | BatchMultiple]:
-        """Return the shape of a value, whose sizes may be multiples of the batch size."""
+        """Return the shape of a value; sizes may be multiples of the batch size."""
         return [self._integer(node, *pair) for pair in zip(*(sample.shape for sample in value.samples), strict=True)]
 
     def operand(self, node: Node, at: int) -> Any:
-        """Return an input as an operand of a function of tensors: constants become numbers or weights of the module."""
+        """Return a node's input as an operand of a tensor function: a constant becomes a number or a weight of the module."""
         value = node[at]
         return value if isinstance(value, Variable) else self.tensor(node, value)
 
     def tensor(self, node: Node, value: Constant) -> Any:
-        """Return a constant as a number or as a tensor of the module, trainable if the file has it as a weight of floats."""
+        """Return a constant as a number, or as a tensor of the module; floating-point weights of the file become trainable."""
         if not value.is_fixed:
             raise node.unsupported("with a tensor whose values depend on the batch size")
         array = value.arrays[0]
@@ -250,7 +250,7 @@ class Reader:
         return Variable(made, (meta, meta))
 
     def module(self, output: Any) -> fx.GraphModule:
-        """Return the module whose outputs are these values."""
+        """Return the finished module, whose outputs are these values."""
         self.graph.output(self._nodes(output))
         root = nn.Module()
         for name, tensor in self.tensors.items():
@@ -271,7 +271,7 @@ class Reader:
         return made
 
     def _layer_name(self, wish: str) -> str:
-        """Return a name that no layer has, nor begins with, such as "layer1.0.conv1"."""
+        """Return a name for a layer, as near to `wish` as possible, that is no other layer's name nor the prefix of one."""
         parts = [_identifier(part) if not part.isdigit() else part for part in wish.removesuffix(".weight").split(".") if part]
         name, count = ".".join(parts), 1
         names = {*self.modules, *self.tensors}
@@ -280,7 +280,7 @@ class Reader:
         return name
 
     def _at(self, argument: Any, run: int) -> Any:
-        """Return an argument in one of the two runs without data."""
+        """Return an argument as it is in one of the two runs without data, `run` 0 or 1."""
         return fx.node.map_aggregate(
             argument,
             lambda one: (
@@ -293,7 +293,7 @@ class Reader:
         )
 
     def _nodes(self, argument: Any) -> Any:
-        """Return an argument as nodes of the graph."""
+        """Return an argument with nodes of the module's graph in place of values."""
         return fx.node.map_aggregate(
             argument,
             lambda one: (

@@ -44,7 +44,7 @@ PADDINGS = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "
 
 
 def translates(*names: str) -> Callable[[Translation], Translation]:
-    """Register a translation for operators."""
+    """Register the decorated translation for these ONNX operators."""
 
     def register(function: Translation) -> Translation:
         TRANSLATIONS.update(dict.fromkeys(names, function))
@@ -54,7 +54,7 @@ def translates(*names: str) -> Callable[[Translation], Translation]:
 
 
 def sizes_of(node: Node, value: Variable) -> tuple[np.ndarray, np.ndarray]:
-    """Return the results of Shape or Size at the two batch sizes."""
+    """Return the results of the node Shape or Size at the two batch sizes."""
     if node.proto.op_type == "Size":
         first, second = (np.asarray(sample.numel()) for sample in value.samples)
     else:
@@ -76,7 +76,7 @@ TRANSLATIONS.update({name: _binary(function) for name, function in BINARY.items(
 
 
 def _operands(reader: Reader, node: Node) -> tuple[Any, Any]:
-    """Return the two operands; a number before a tensor becomes a tensor for functions that take none there."""
+    """Return a node's two operands; a number before a tensor becomes a tensor, for functions that take no number first."""
     first, second = reader.operand(node, 0), reader.operand(node, 1)
     if not isinstance(first, Variable) and node.operator in ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"):
         value = node[0]
@@ -107,7 +107,7 @@ def _mod(reader: Reader, node: Node) -> Value:
 
 @translates("Max", "Min", "Sum", "Mean")
 def _of_several(reader: Reader, node: Node) -> Value:
-    """Fold an operator of any number of tensors from the left."""
+    """Translate an operator of any number of tensors, such as Sum or Max, by applying it from the left."""
     function = {"Max": torch.maximum, "Min": torch.minimum}.get(node.operator, operator.add)
     order = sorted(range(len(node.inputs)), key=lambda at: isinstance(node[at], Constant))  # a tensor first
     result = reader.operand(node, order[0])
@@ -220,7 +220,7 @@ def _where(reader: Reader, node: Node) -> Value:
 
 
 def _as_tensor(reader: Reader, node: Node, at: int) -> Variable:
-    """Return an input as a tensor, also where it is a single number."""
+    """Return the input at index `at` as a tensor, also if it is a single number."""
     value = node[at]
     if isinstance(value, Variable):
         return value
@@ -250,12 +250,12 @@ def _parameter(array: np.ndarray) -> nn.Parameter:
 def _pads(
     node: Node, sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> list[int]:
-    """Return the padding of a window: that at the beginnings of the axes, then that at their ends.
+    """Return the padding of a window: the numbers at the beginnings of all axes, then those at the ends.
 
     Args:
         node: a convolution or pooling.
-        sizes: of the input, along the axes of the window.
-        kernel, strides, dilations: of the window.
+        sizes: the input's sizes along the axes of the window.
+        kernel, strides, dilations: the window's sizes, strides and dilations along each axis.
     """
     mode, rank = node.attribute("auto_pad", "NOTSET"), len(kernel)
     if mode in ("NOTSET", ""):
@@ -272,7 +272,7 @@ def _pads(
 
 
 def _padded(reader: Reader, x: Variable, pads: Sequence[int], value: float = 0.0) -> Variable:
-    """Return a tensor padded along its last axes, as `_pads` has the amounts."""
+    """Return a tensor padded with `value` along its last axes; `pads` has the order of `_pads`."""
     if not any(pads):
         return x
     rank = len(pads) // 2
@@ -280,12 +280,12 @@ def _padded(reader: Reader, x: Variable, pads: Sequence[int], value: float = 0.0
 
 
 def _pairs_from_the_last(before: Sequence[int], after: Sequence[int]) -> list[int]:
-    """Return paddings in PyTorch's order: pairs, those of the last axis first."""
+    """Return paddings in PyTorch's order: (before, after) of the last axis first."""
     return [one for pair in zip(reversed(before), reversed(after), strict=True) for one in pair]
 
 
 def _window(node: Node, rank: int) -> tuple[list[int], list[int]]:
-    """Return the strides and the dilations."""
+    """Return the strides and the dilations of a node's window, along each of `rank` axes."""
     return [int(one) for one in node.attribute("strides", [1] * rank)], [
         int(one) for one in node.attribute("dilations", [1] * rank)
     ]
@@ -322,7 +322,7 @@ def _conv(reader: Reader, node: Node) -> Value:
 
 
 def _name(node: Node, at: int) -> str:
-    """Return the name of a weight in the file; a name of the node's own if the weight is computed from constants."""
+    """Return the name in the file of the weight at input `at`; a name derived from the node if the weight is computed."""
     value = node.optional(at)
     return "" if value is None else value.name if isinstance(value, Constant) and value.name else f"{node.proto.output[0]}_{at}"
 
@@ -369,7 +369,7 @@ def _conv_transpose(reader: Reader, node: Node) -> Value:
 
 
 def _linear(reader: Reader, x: Variable, weight: np.ndarray, bias: np.ndarray | None, key: tuple[Any, ...]) -> Variable:
-    """Return the output of a linear layer whose weight is [outputs, inputs]."""
+    """Return the output of a linear layer with this weight, [outputs, inputs], and bias; `key` as for `Reader.layer`."""
 
     def make() -> nn.Module:
         layer = nn.Linear(weight.shape[1], weight.shape[0], bias is not None)
@@ -590,7 +590,7 @@ def _resize(reader: Reader, node: Node) -> Value:
 
 
 def _resized(node: Node, x: Variable) -> tuple[list[int], list[float]]:
-    """Return the sizes after Resize, and the factors by which coordinates are scaled."""
+    """Return the sizes of a Resize node's output, and the scaling factor along each axis."""
     at_scales = 1 if node.operator == "Upsample" or node.opset < 11 else 2
     sizes = node.optional(3) if at_scales == 2 else None
     if sizes is not None and isinstance(sizes, Constant) and sizes.arrays[0].size:
@@ -603,7 +603,7 @@ def _resized(node: Node, x: Variable) -> tuple[list[int], list[float]]:
 
 
 def _nearest(position: str, rounding: str, size: int, target: int, factor: Any) -> list[int]:
-    """Return for each position along an axis the position in the input that it is taken from."""
+    """Return, for each of the `target` output positions along an axis, the input position that it is taken from."""
     at: Any = np.arange(target, dtype=np.float32)  # single precision, since ONNX Runtime rounds 3 / 0.6 to 5
     factor = np.float32(factor)
     if position == "half_pixel" or (position == "pytorch_half_pixel" and target > 1):
@@ -865,7 +865,7 @@ GATES = {"LSTM": [0, 2, 3, 1], "GRU": [1, 0, 2], "RNN": [0]}  # PyTorch's order 
 
 @translates("LSTM", "GRU", "RNN")
 def _recurrent(reader: Reader, node: Node) -> tuple[Value, ...]:
-    """Translate a recurrent layer over [length, batch, features] with the usual activations."""
+    """Translate a recurrent layer (RNN, LSTM, GRU) over [length, batch, features] with the usual activations."""
     kind, x = node.operator, node.variable(0)
     weight, recurrent = node.constant(1), node.constant(2)
     bias = None if node.optional(3) is None else node.constant(3)
@@ -913,7 +913,7 @@ def _recurrent(reader: Reader, node: Node) -> tuple[Value, ...]:
 
 
 def _state(reader: Reader, node: Node, at: int, x: Variable, directions: int, hidden: int) -> Any:
-    """Return a first state of a recurrent layer; None for zeros."""
+    """Return the initial state of a recurrent layer, from the input `at`; None for zeros."""
     value = node.optional(at)
     if value is None or (isinstance(value, Constant) and not any(array.any() for array in value.arrays)):
         return None

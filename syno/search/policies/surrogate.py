@@ -370,8 +370,7 @@ class Descriptions:
     Attributes:
         features: of the tree's spec; None if it has none.
         is_timed: whether the last feature is the logarithm of the operator's estimated time in all layers of the spec. An
-            estimate
-            takes about 15 ms.
+            estimate takes about 15 ms.
     """
 
     def __init__(self, tree: Tree, *, timed: bool = False) -> None:

@@ -44,13 +44,10 @@ class Result:
 
     Attributes:
         kind: "complete"; "pruned": stopped early; "paused": stopped early, and another trial may resume it; "screened": the
-            operator
-            cannot meet the goal and was not evaluated, and the trial does not count; "failed": the evaluation failed or
-            measured
-            nothing usable; "interrupted": the worker was stopped or its machine failed, and the operator is requeued;
-                "duplicate":
-            another worker was evaluating the same operator; "withdrawn": it failed, but the operator was not to blame, and the
-            trial does not count (only in tables; "failed" is stored).
+            operator cannot meet the goal and was not evaluated, and the trial does not count; "failed": the evaluation failed
+            or measured nothing usable; "interrupted": the worker was stopped or its machine failed, and the operator is
+            requeued; "duplicate": another worker was evaluating the same operator; "withdrawn": it failed, but the operator was
+            not to blame, and the trial does not count (only in tables; "failed" is stored).
         reward: in [0, 1], of complete trials.
         metrics: measured values by name.
         message: reason why the trial is not complete.

@@ -223,8 +223,8 @@ def fingerprint(
         rolled_input: such axes of the input.
         mirrors: pairs of output axes that may be exchanged together with a pair of input axes, as in `((2, 3), (2, 3))`.
         valuations: the valuations at which to evaluate. Those at which a size of the operator is not a whole number are
-            skipped; if
-            none remains, `own_valuations` of the operator are used. Only fingerprints at equal valuations can be compared.
+            skipped; if none remains, `own_valuations` of the operator are used. Only fingerprints at equal valuations can be
+            compared.
 
     Different operators have different fingerprints, with two exceptions: those that agree at all of these valuations and have
     the same symbolic sizes of input, output and weights; and those whose unnamed elements are connected so regularly that

@@ -178,8 +178,8 @@ def tiny_valuations(sizes: Iterable[Size], windows: Iterable[Window] = (), count
     Args:
         sizes: the sizes that must be whole; their variables get values.
         windows: (axis, window) of each possible Unfold. If possible, windows are odd, and each is narrow in at least one
-            valuation:
-            from some position, it does not cover its whole axis. (A sum over a wide window equals a sum over the axis.)
+            valuation: from some position, it does not cover its whole axis. (A sum over a wide window equals a sum over the
+            axis.)
         count: number of valuations. If possible, no variable has the same value in two of them.
     """
     return _tiny(tuple(sorted({*sizes})), tuple(sorted({*windows})), count)

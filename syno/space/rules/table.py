@@ -35,8 +35,7 @@ class Rule:
         forbids: the pair of primitives, bottom first.
         reason: what the rejected operator equals, or nearly equals.
         rejects: returns whether the rule rejects a step, which must be a pure function of the step. A step's `kind` is an
-            object of
-            `KINDS`, not a name: compare `step.kind.name == "Split"`.
+            object of `KINDS`, not a name: compare `step.kind.name == "Split"`.
         exact: whether the rejected operator equals another in every element; otherwise it may be only nearly equal, or
             different.
         source: the clause of the paper, or the published system.
