@@ -64,9 +64,9 @@ class Comparison:
     """Inputs of several shapes, and a trained network's outputs for them in evaluation mode: the reference for exported files.
 
     Args:
-        network: in evaluation mode.
-        example: a batch of its inputs. If the network has several inputs, comparisons vary the batch size only: which of their
-            other lengths must be equal is not known.
+        network: the trained network, in evaluation mode.
+        example: a batch of its inputs. If the network has several inputs, comparisons vary only the batch size, since it is
+            unknown which of their other lengths must be equal.
         symbols: the size of the network's vocabulary; None if its inputs are no tokens.
         calls: the batch size and threads with which the network will be called.
     """
@@ -87,7 +87,7 @@ class Comparison:
         return self.of_batch(BATCH)
 
     def compare_at(self, shape: tuple[int, ...]) -> None:
-        """Compare an input of this shape, too, if the network takes it."""
+        """Add an input of this shape to the compared inputs, if the network takes it."""
         self._try(self._input(shape))
 
     def _try(self, inputs: Inputs) -> None:
@@ -104,7 +104,7 @@ class Comparison:
         return self._of_batch(BATCHES[-1])
 
     def agreement(self, run: Run, batch: int | None = None) -> Agreement:
-        """Return the shapes of inputs for which `run` gives the outputs of the network, and those for which it does not.
+        """Return the shapes of inputs at which the outputs of `run` equal the network's, and the shapes at which they do not.
 
         Args:
             run: the network that was read back from the exported file.
@@ -219,7 +219,7 @@ def _step(network: nn.Module, x: Inputs, seed: int) -> list[torch.Tensor]:
 
 
 def _difference(wanted: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> float:
-    """Return the largest difference of two lists of tensors as a share of the largest element; inf if shapes differ."""
+    """Return the largest difference between two lists of tensors as a share of the largest element; inf if shapes differ."""
     if [tensor.shape for tensor in wanted] != [tensor.shape for tensor in outputs]:
         return float("inf")
     largest = 0.0

@@ -70,12 +70,12 @@ class NativeCode:
     """A trained network with kernels.
 
     Attributes:
-        network: calls `syno::native`.
-        source: C++ of the kernels and of their operator.
+        network: the network, whose layers with kernels call the PyTorch operator `syno::native`.
+        source: C++ source of the kernels and of this PyTorch operator.
         operator: the name of the PyTorch operator that calls the kernels.
         example: a batch of inputs.
-        target: the processor.
-        summary: in words, which layers have kernels.
+        target: the processor for which the kernels are built.
+        summary: a sentence that says which layers have kernels.
     """
 
     network: NativeNetwork
@@ -87,11 +87,11 @@ class NativeCode:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The compiler's arguments for the source."""
+        """The C++ compiler's arguments for the source."""
         return (*FLAGS, *self.target.flags, "-fopenmp")
 
     def at_home(self, network: str, program: str = "") -> str:
-        """Return the source of `CODE`.
+        """Return the source of the file `CODE`, the Python module that loads the network.
 
         Args:
             network: the name of the file with PyTorch's code.
@@ -121,7 +121,7 @@ class NativeCode:
         return OWN_LINES.sub(line, AT_HOME.read_text(encoding="utf-8"))
 
     def program(self) -> torch.export.ExportedProgram:
-        """Return the network as a program that calls the operator, of which PyTorch must know.
+        """Return the network as a program that calls the PyTorch operator, which must be registered.
 
         Raises LoweringError if PyTorch cannot export it.
         """

@@ -48,17 +48,17 @@ class TrainedNetwork:
     """A trained network, and the facts of its card.
 
     Attributes:
-        name: of its operator, or "original".
+        name: the name of its operator, or "original".
         operator: the operator's text; None for the original.
-        network: with its weights, on the CPU.
+        network: the network with its trained weights, on the CPU.
         example: a batch of its inputs; zeros if the network has one input.
         symbols: the size of its vocabulary; None if its inputs are no tokens.
         facts: entries for `network.json`.
-        sections: Markdown of the card, by heading.
-        score: returns the score of a network on the test data of the training; None if the data is not at hand.
+        sections: Markdown of the model card, by heading.
+        score: returns the score of a network on the test data of the training; None if the data cannot be read.
         recorded: the score in the record of the training.
         calls: the batch size and threads with which it will be called; some formats are optimized for them.
-        kernels: whether it was measured with native kernels: then the formats with kernels are also written, if possible.
+        kernels: whether it was measured with native kernels, so that the formats with kernels are also written, if possible.
     """
 
     name: str
@@ -77,11 +77,11 @@ class TrainedNetwork:
 def write_network(trained: TrainedNetwork, folder: Path, formats: Sequence[str]) -> list[str]:
     """Write a trained network into a folder, in some formats; return sentences on the files and their checks.
 
-    The folder gets all files or none.
+    All files are written, or none.
 
     Args:
         trained: the network.
-        folder: is made; files of an earlier call are replaced.
+        folder: the folder, created if missing; files of an earlier call are replaced.
         formats: names in `NETWORK_FORMATS`.
 
     Raises:
@@ -159,7 +159,7 @@ def _of_earlier_calls(trained: TrainedNetwork, folder: Path) -> dict[str, Checke
 
 
 def _how(trained: TrainedNetwork, comparison: Comparison, written: Written) -> str:
-    """Return how the outputs and the score of a written network compare with the trained network's, in words."""
+    """Return in words how a written network compares with the trained network: its outputs and its score."""
     error = written.agreement.error
     parts = ["outputs equal to the trained network's" if error == 0 else f"outputs differ by {error:.1g} of the largest"]
     if trained.score is None:
@@ -187,7 +187,7 @@ def _purpose(comparison: Comparison, written: Written) -> tuple[str, ...]:
 
 
 class _Called(nn.Module):  # type: ignore[misc]
-    """The network read back from a file, for any batch size: batches are padded and split into those that the file takes."""
+    """The network read back from a file of one batch size: batches are padded and split into batches of this size."""
 
     def __init__(self, written: Written, trained: TrainedNetwork) -> None:
         super().__init__()

@@ -51,9 +51,9 @@ class Written:
     Attributes:
         files: names of the files in the folder.
         again: the network that was read back from the files: takes a batch of inputs, and returns the network's outputs.
-        agreement: the input shapes at which it agrees with the trained network.
-        only_inference: why it has no training mode; "" if it has one.
-        batch: the only batch size that it takes; None if it takes any.
+        agreement: the input shapes at which `again` agrees with the trained network.
+        only_inference: why the written network has no training mode; "" if it has one.
+        batch: the only batch size that the written network takes; None if it takes any.
         note: what a user should know about the format; "" if nothing.
     """
 
@@ -70,10 +70,10 @@ class NetworkFormat:
     """A format of trained networks.
 
     Attributes:
-        write: writes a network into a folder. Takes the network and its inputs, the folder, and a title.
+        write: writes a network into a folder. Takes the comparison (network and inputs), the folder, and a title.
         files: the names of its files.
-        usage: Python that loads it, from inside the folder.
-        needs: what has to be installed to load it.
+        usage: Python code that loads the network, from inside the folder.
+        needs: the packages that must be installed to load it.
     """
 
     write: Callable[[Comparison, Path, str], Written]
@@ -83,12 +83,12 @@ class NetworkFormat:
 
     @property
     def own_files(self) -> tuple[str, ...]:
-        """The names of its files, without files that the format "module" has, too."""
+        """The names of its files that the format "module" does not also have."""
         return tuple(file for file in self.files if file not in (NETWORK_CODE, WEIGHTS, PROGRAM))
 
 
 def write_code(comparison: Comparison, folder: Path, title: str) -> Written:
-    """Write source and weights; where no source can be written, a program of `torch.export` that has both."""
+    """Write source and weights; if no source can be generated, a program of `torch.export`, which contains both."""
     try:
         return _write_code(comparison, folder, title)
     except LoweringError as error:
@@ -184,7 +184,7 @@ def write_package(comparison: Comparison, folder: Path, title: str) -> Written:
 
 
 def loaded_package(file: Path, example: Inputs) -> Run:
-    """Load a package of AOTInductor: a callable that checks the sizes of its inputs."""
+    """Load a package of AOTInductor as a function that checks the sizes of its inputs."""
     with patch.dict(os.environ, {CHECKS_OF_AOTI: "1"}):  # it is looked up once, at the first call
         again: Run = torch._inductor.aoti_load_package(str(file))
         call(again, example)
@@ -247,17 +247,17 @@ def _first_equal(
     sizes: bool = True,
     batch: int = BATCH,
 ) -> Written:
-    """Write a file of the program with the most general input shapes for which all outputs are right.
+    """Write a file from the exported program with the most general input shapes whose outputs are all right.
 
-    Exporters can freeze a length or a decision of the example, such as a branch on the batch size; then outputs for other
-    shapes are wrong, and the next, less general program is tried. Its file refuses other shapes.
+    Exporters can freeze a length or a decision of the example, such as a branch on the batch size. Then outputs for other
+    shapes are wrong, and the next, less general program is tried, whose file refuses other shapes.
 
     Args:
         comparison: the network, and the inputs that are compared.
         files: names of the format's files.
         write: writes a program to the file, and returns the network that was read back from it.
         only_inference, note: see `Written`.
-        sizes, batch: see `exports`.
+        sizes, batch: arguments of `exports`.
 
     Raises LoweringError if the network cannot be exported, WrongOutputError if all programs have wrong outputs.
     """
@@ -292,7 +292,7 @@ def _beyond(program: torch.export.ExportedProgram, inputs: torch.Tensor) -> Iter
 
 
 def with_identifiers(comparison: Comparison) -> nn.Module:
-    """Return the network; if names of layers are no Python identifiers, such as `in`, the network of its generated source.
+    """Return the network; if layers have names such as `in`, which are no identifiers, the network of its generated source.
 
     PyTorch exports a network with such names, but cannot load the exported file.
 

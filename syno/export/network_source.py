@@ -77,12 +77,12 @@ class NetworkSource:
     """The source of a network.
 
     Attributes:
-        operators: the classes of its operators, and the functions that they call.
-        network: the class of the network.
-        names: for each module and tensor that `forward` uses, by its name in the network, its name in the class.
-        imports: lines for names that `forward` uses beside torch and math.
+        operators: source of the classes of its operators, and of the functions that they call.
+        network: source of the class of the network.
+        names: names in the class of the modules and tensors that `forward` uses, by their names in the network.
+        imports: import lines for names that `forward` uses beside torch and math.
         constants: tensors that `forward` makes of numbers, by their names in the class.
-        samples: the only shape of a sample that `forward` takes, whose lengths are numbers in it; None: it reads the lengths.
+        samples: the only sample shape that `forward` takes, if lengths are written as numbers; None if it reads them.
         only_inference: why the training mode could not be written; "" if it was.
     """
 
@@ -95,11 +95,11 @@ class NetworkSource:
     only_inference: str = ""
 
     def text(self, title: str, checksum: str = "") -> str:
-        """Return the file's text.
+        """Return the text of the Python file.
 
         Args:
-            title: its docstring.
-            checksum: of the file of the weights.
+            title: the file's docstring.
+            checksum: checksum of the weights file.
         """
         imports = "".join((IMPORTS, *(f"{line}\n" for line in self.imports)))
         parts = (f"{docstring(title)}\n\n{imports}", self.operators, self.network, LOAD.strip().format(checksum=checksum))
@@ -119,13 +119,13 @@ def network_source(
     them is written out. If the modes differ by more than flags, the source has a method for each.
 
     Args:
-        network: it is not changed.
-        example: a batch. With it, a `forward` that computes with the lengths of its input as numbers is written for samples of
-            this shape, and says so when it gets others.
-        only_inference: why the training mode is not to be written; "": it is, if possible.
-        any_size: whether to try first to write it for samples of any shape; if not, `example` is required.
+        network: the network, which is not changed.
+        example: a batch of inputs. It allows a `forward` that computes with lengths as numbers: the source then takes samples
+            of this shape only, and raises an error for others.
+        only_inference: the reason not to write the training mode; "" to write it, if possible.
+        any_size: whether to try first to write source for samples of any shape; if false, `example` is required.
 
-    Raises LoweringError if that is not possible: `forward` depends on values or has several inputs, or a module is unknown.
+    Raises LoweringError if `forward` depends on values or has several inputs, or a module is unknown.
     """
     if example is not None and not isinstance(example, torch.Tensor):
         raise LoweringError("source is written of networks with one input only")
@@ -142,7 +142,7 @@ Graphs = tuple[fx.Graph, ...]  # of both modes; of the evaluation mode and of th
 
 
 def _copied(network: nn.Module) -> nn.Module:
-    """Return a copy, since torch.fx stores tensors at the modules that it traces."""
+    """Return a copy of the network to trace, since torch.fx stores tensors at the modules that it traces."""
     try:
         return copy_of(network)
     except SpecError as error:
@@ -178,13 +178,13 @@ def _traces(
 
 
 def _both(whole: Whole, evaluation: fx.Graph, training: fx.Graph) -> Graphs:
-    """Return one graph where the modes differ by flags only, else two."""
+    """Return one graph if evaluation and training mode differ by flags only, else two."""
     one = merged(whole, evaluation, training)
     return (evaluation, training) if one is None else (one,)
 
 
 def _unite_constants(whole: Whole, graphs: Graphs) -> None:
-    """Replace equal constant tensors of the graphs by one of them: the trace of each mode has made its own."""
+    """Replace equal constant tensors by a single one, since the trace of each mode has made its own."""
     constants: list[str] = []
     for graph in graphs:
         for node in graph.nodes:
@@ -232,7 +232,7 @@ METHODS = {"forward", "forward_in_training", "forward_in_evaluation", "train"}
 
 
 def _state(network: nn.Module, names: Mapping[str, str]) -> dict[str, torch.Tensor]:
-    """Return the tensors of a network by their names in the class."""
+    """Return the parameters and buffers of a network by their names in the class."""
     whole, found = Whole(network), dict[str, torch.Tensor]()
     for target, name in names.items():
         if whole.is_constant(target):
@@ -246,12 +246,12 @@ def _state(network: nn.Module, names: Mapping[str, str]) -> dict[str, torch.Tens
 
 
 class _Writer:
-    """Writes the class of a network.
+    """Writer of the Python class of a network.
 
     Args:
         whole: the network.
-        names: in the class, by targets in the graphs.
-        samples, only_inference: see `NetworkSource`.
+        names: names in the class, by targets in the graphs.
+        samples, only_inference: as in `NetworkSource`.
     """
 
     def __init__(self, whole: Whole, names: Mapping[str, str], samples: tuple[int, ...] | None, only_inference: str) -> None:
@@ -259,7 +259,7 @@ class _Writer:
         self.operators, self.imports = _Operators(), set[str]()
 
     def source(self, graphs: Graphs, constants: Mapping[str, torch.Tensor]) -> NetworkSource:
-        """Return the source of these graphs."""
+        """Return the network's source, whose `forward` computes these graphs."""
         methods = [self._constructor(), *self._mode(), *self._forward(graphs)]
         body = "\n\n".join(methods)
         imports = [f"from {FROM[name]} import {name}" for name in sorted(self.imports)]
@@ -277,7 +277,7 @@ class _Writer:
         return "\n".join(lines)
 
     def _made(self, target: str, name: str) -> str:
-        """Return the statement that makes a module, or a tensor of the same shape."""
+        """Return the statement of `__init__` that makes a module, or an empty tensor of the same shape."""
         if self.whole.is_module(target):
             return f"self.{name} = {_constructed(self.whole.get_submodule(target), Whole.own(target), self.operators)}"
         tensor = self.whole.tensor(target)
@@ -308,7 +308,7 @@ class _Writer:
                     yield name
 
     def _mode(self) -> list[str]:
-        """Return the lines of the method `train`; none if the method of `nn.Module` does."""
+        """Return the lines of the method `train`; [] if the method of `nn.Module` suffices."""
         if self.only_inference:
             said = f"this network is for inference: {self.only_inference}"
             return [
@@ -357,7 +357,7 @@ class _Writer:
         ]
 
     def _code(self, graph: fx.Graph) -> str:
-        """Return the source of a graph."""
+        """Return the Python statements that compute a graph, as torch.fx generates them."""
         code = _renamed(graph, self.names).python_code("self")
         written = re.sub(ASSIGNMENT, r"self.\1 = \2", code.src)
         for name, value in code.globals.items():
@@ -372,7 +372,7 @@ class _Writer:
 
 
 def _renamed(graph: fx.Graph, names: Mapping[str, str]) -> fx.Graph:
-    """Return the graph with these names of modules and tensors, without types."""
+    """Return a copy of the graph with modules and tensors renamed, and without type annotations."""
     renamed, copies = fx.Graph(), dict[fx.Node, fx.Node]()
     for node in graph.nodes:
         args, kwargs = (fx.node.map_arg(given, copies.__getitem__) for given in (node.args, node.kwargs))
@@ -384,7 +384,7 @@ def _renamed(graph: fx.Graph, names: Mapping[str, str]) -> fx.Graph:
 
 
 def _in_class(target: str, names: Mapping[str, str]) -> str:
-    """Return the name in the class of a module or a tensor."""
+    """Return a target's name in the class: of a module, a tensor, or an attribute of a renamed module."""
     if target == TRAINING:
         return "training"
     if target in names:
@@ -417,7 +417,7 @@ def _constructed(module: nn.Module, name: str, operators: _Operators) -> str:
 
 
 def _unprinted(module: nn.Module, kind: type[nn.Module], again: nn.Module) -> Iterator[tuple[str, object]]:
-    """Yield the arguments that PyTorch does not print, such as the `ceil_mode` of a pooling, where they differ."""
+    """Yield (name, value) of arguments that PyTorch's repr omits, such as `ceil_mode`, if `again` differs in them."""
     for name in signature(kind).parameters:
         value = getattr(module, name, None)
         if isinstance(value, bool | int | float | str) and value != getattr(again, name, value):
@@ -433,7 +433,7 @@ class _Operators:
         self.known: dict[str, str] = {}  # names by source
 
     def named(self, module: OperatorModule) -> str:
-        """Return the name of the class of a module."""
+        """Return the name of an operator module's class; modules with equal sources share a class."""
         if module.source not in self.known:
             self.known[module.source] = self._add(module.source)
         return self.known[module.source]

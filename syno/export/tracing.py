@@ -30,7 +30,7 @@ BATCH = 7  # of the example whose other lengths are numbers: a prime, since leng
 
 
 def assign_buffer(target: str, value: torch.Tensor) -> None:
-    """Stand in a graph for the assignment of a buffer."""
+    """Placeholder in a graph for the assignment of `value` to a buffer."""
 
 
 class Whole(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
@@ -95,14 +95,15 @@ def torch_class(module: nn.Module) -> type[nn.Module] | None:
 
 
 def traced(whole: Whole, example: torch.Tensor | None, *, training: bool) -> fx.Graph:
-    """Return the trace of the network in one mode.
+    """Return the traced graph of the network in one mode.
 
     Args:
         whole: the network. Constants of its `forward` become attributes of it.
-        example: a batch, whose lengths are numbers in the graph, but for the length of the batch. None: lengths are computed.
-        training: the mode.
+        example: a batch of inputs whose lengths, except the batch size, become numbers in the graph. None: `forward` computes
+            lengths.
+        training: whether to trace the training mode.
 
-    Raises LoweringError if a graph cannot hold it.
+    Raises LoweringError if the network's computation cannot be a graph.
     """
     mode = "training" if training else "evaluation"
     whole.network.train(training)
@@ -168,7 +169,7 @@ def _plain_attributes(whole: Whole) -> dict[str, object]:
 
 
 class _Proxy(fx.Proxy):  # type: ignore[misc]
-    """A value in a graph. Its tensor is known if it is a parameter, a buffer, or computed from the example.
+    """A value in a traced graph. Its tensor is known if it is a parameter, a buffer, or computed from the example.
 
     The lengths of a known tensor are numbers, except the length of the batch.
     """
@@ -187,48 +188,48 @@ class _Proxy(fx.Proxy):  # type: ignore[misc]
 
     @property
     def shape(self) -> Any:
-        """The lengths of its axes."""
+        """The lengths of the value's axes."""
         if (known := self._known()) is None:
             return fx.proxy.Attribute(self, "shape")
         return tuple(self._length(axis) for axis in range(known.dim()))
 
     def size(self, dim: int | None = None) -> Any:
-        """Return the lengths of its axes, or that of one axis."""
+        """Return the lengths of the value's axes, or the length of the axis `dim`."""
         if (known := self._known()) is None:
             return self.tracer.create_proxy("call_method", "size", (self,) if dim is None else (self, dim), {})
         return self.shape if dim is None else self._length(dim % known.dim())
 
     def dim(self) -> Any:
-        """Return the number of its axes."""
+        """Return the number of the value's axes."""
         known = self._known()
         return self.tracer.create_proxy("call_method", "dim", (self,), {}) if known is None else known.dim()
 
     @property
     def ndim(self) -> Any:
-        """The number of its axes."""
+        """The number of the value's axes."""
         known = self._known()
         return fx.proxy.Attribute(self, "ndim") if known is None else known.dim()
 
 
 class _Computed(_Proxy):
-    """A value computed from the example. It can be iterated, since the number of its parts is known."""
+    """A value whose tensor is known from the example, so that it can be iterated over."""
 
     def __iter__(self) -> Any:
         return iter([self[place] for place in range(len(self.value))])
 
 
 def _value(argument: Any) -> Any:
-    """Return the value of an argument."""
+    """Return the tensor or number behind an argument of a node; other arguments as they are."""
     if isinstance(argument, fx.proxy.Attribute):
         return getattr(argument.root.value, argument.attr)
     return argument.value if isinstance(argument, _Proxy) else argument
 
 
 class _Tracer(fx.Tracer):  # type: ignore[misc]
-    """Modules of torch.nn are called, as are operators; buffers are read like parameters.
+    """A tracer that keeps calls of torch.nn modules and of operators as nodes, and reads buffers like parameters.
 
     Args:
-        example: see `traced`.
+        example: the batch of inputs of `traced`, or None.
     """
 
     proxy_buffer_attributes = True
@@ -240,19 +241,19 @@ class _Tracer(fx.Tracer):  # type: ignore[misc]
         self.constants: set[fx.Node] = set()  # parameters and buffers
 
     def is_constant(self, node: fx.Node) -> bool:
-        """Return whether a node is a parameter or a buffer, none of whose axes is that of a batch."""
+        """Return whether a node reads a parameter or a buffer, which has no batch axis."""
         return node in self.constants
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        """Return whether the module is called, and not traced."""
+        """Return whether the module becomes one call in the graph, instead of being traced."""
         return isinstance(m, OperatorModule) or (torch_class(m) is not None and not isinstance(m, nn.Sequential))
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
-        """Return the value of a node."""
+        """Return the proxy of a node."""
         return _Proxy(node, self) if self.example is None else _Computed(node, self)
 
     def create_proxy(self, kind: str, target: Any, args: Any, kwargs: Any, *rest: Any, **options: Any) -> fx.Proxy:
-        """Return the value of a new node, computed from the example if there is one."""
+        """Return the proxy of a new node; with an example, the node's tensor is computed."""
         proxy = super().create_proxy(kind, target, args, kwargs, *rest, **options)
         if kind == "get_attr":
             self.constants.add(proxy.node)
@@ -261,11 +262,11 @@ class _Tracer(fx.Tracer):  # type: ignore[misc]
         return proxy
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
-        """Return an attribute of a module: parameters and buffers as values of the graph."""
+        """Return an attribute of a module; parameters and buffers as proxies in the graph."""
         return attr_val if self.is_computing else super().getattr(attr, attr_val, parameter_proxy_cache)
 
     def call_module(self, m: nn.Module, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Call a module, in the graph or, where the example is computed, with tensors."""
+        """Add a call of a module to the graph; while the example is computed, call it with tensors."""
         return forward(*args, **kwargs) if self.is_computing else super().call_module(m, forward, args, kwargs)
 
     def _computed(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
@@ -328,13 +329,13 @@ def _namespaces(whole: Whole) -> list[dict[str, Any]]:
 
 
 def merged(whole: Whole, evaluation: fx.Graph, training: fx.Graph) -> fx.Graph | None:
-    """Return one graph of both modes, which reads flags that differ from the network's `training`; None if more differs."""
+    """Return one graph of both modes, in which differing flags read `self.training`; None if more than flags differs."""
     graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
     same: dict[fx.Node, fx.Node] = {}
     flag: list[fx.Node] = []
 
     def both(first: Any, second: Any) -> Any:
-        """Return an argument of both graphs. _Differs if they have different ones."""
+        """Return the common argument of a pair of nodes. Raises _DiffersError if the arguments differ by more than a flag."""
         if isinstance(first, fx.Node):
             if not isinstance(second, fx.Node) or same.get(first) is not second:
                 raise _DiffersError

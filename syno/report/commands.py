@@ -36,7 +36,7 @@ class Usage:
 
 
 def usages(run: Run, name: str) -> list[Usage]:
-    """Return the commands that take an operator home, and the trained network with it if its weights were kept."""
+    """Return the commands that take an operator home, and if its weights were kept, those for the trained network with it."""
     found = []
     if name in run.kept.networks:
         found.append(_network_usage(run, name))
@@ -72,7 +72,7 @@ def _network_usage(run: Run, name: str) -> Usage:
 
 
 def _operator_usage(run: Run, name: str) -> Usage | None:
-    """Return code that uses an operator as a layer; None if there is none for it."""
+    """Return the command and code that use an operator as a layer; None if no code can be generated for it."""
     operator = run.operators[name]
     try:
         arguments = needed_arguments(operator)

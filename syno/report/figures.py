@@ -59,7 +59,7 @@ class Picture:
 
 
 def save(figure: Figure, stem: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
-    """Write a figure in each format ("svg", "png", "pdf"); the same numbers give the same files. Return the files."""
+    """Write a figure in each format ("svg", "png", "pdf") and return the files. Equal figures give equal files."""
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in formats]
     for path, kind in zip(paths, formats, strict=True):
         write_whole(path, drawn(figure, kind), durable=False)
@@ -81,7 +81,7 @@ def finish(figure: Figure, panels: Sequence[Axes], title: str, notes: Sequence[s
 
     Args:
         figure: The figure.
-        panels: Its axes.
+        panels: The figure's panels.
         title: The title.
         notes: Paragraphs at the bottom, such as where the numbers come from.
         columns: The number of columns of a legend between the title and the panels; 0 for no legend, None for a legend in the
@@ -108,7 +108,7 @@ def style(axes: Axes) -> None:
 
 
 def _number_logarithmic(axis: Axis) -> None:
-    """Give a logarithmic axis plain numbers: at 1, 2 and 5 where it has less than two decades, else at powers of ten.
+    """Label a logarithmic axis with plain numbers: at 1, 2 and 5 if it spans less than two decades, else at powers of ten.
 
     By default, matplotlib writes powers such as 6 x 10^-1 at every minor tick of a short axis. Ticks that a figure has chosen
     for itself stay.

@@ -29,7 +29,7 @@ ROUNDS = 3
 
 @dataclass(frozen=True)
 class Label:
-    """A text and the point that it names, in the units of the axes."""
+    """A text, and the coordinates of the point that it names, in the units of the axes."""
 
     x: float
     y: float
@@ -45,15 +45,15 @@ class _Place:
 
 
 def place_labels(axes: Axes, labels: Sequence[Label], marks: Sequence[tuple[float, float]], lines: Sequence[Bbox] = ()) -> None:
-    """Write labels where they cover the least of points, lines and each other.
+    """Write labels at the places where they cover points, lines and each other the least.
 
-    The figure must be laid out (`draw_without_rendering`), which labels do not change.
+    Call it after the figure's layout (`draw_without_rendering`), which labels do not change.
 
     Args:
         axes: The axes.
         labels: The labels.
-        marks: The points, in the units of the axes.
-        lines: Lines as thin boxes, in the units of the axes.
+        marks: All points of the panel as (x, y), in the units of the axes.
+        lines: The panel's lines as thin boxes, in the units of the axes.
     """
     figure = axes.get_figure(root=True)
     if figure is None or not labels:
@@ -100,7 +100,7 @@ def _options(axes: Axes, label: Label, text: Annotation, points: Sequence[Sequen
 
 
 def _chosen(options: Sequence[Sequence[_Place]], seen: Sequence[Bbox], frame: Bbox) -> list[_Place]:
-    """Return a place for each label: chosen one after another, then again with the others in their places."""
+    """Return a place for each label, chosen greedily one after another, then once more with all other labels placed."""
     chosen: dict[int, _Place] = {}
     for _ in range(ROUNDS):
         for number, places in enumerate(options):

@@ -77,7 +77,7 @@ def draw_latencies(axes: Axes, rows: Sequence[Latency]) -> None:
 
     Args:
         axes: the panel.
-        rows: latencies of layers by one compiler on one device, at least one. Those without a latency have a mark.
+        rows: latencies of layers with one compiler and device, at least one. Failed measurements have a mark.
     """
     timed = sorted(rows, key=lambda row: row.role != ORIGINAL)
     names, operators = list(dict.fromkeys(row.layer for row in timed)), list(dict.fromkeys(row.operator for row in timed))
@@ -110,19 +110,19 @@ def draw_latencies(axes: Axes, rows: Sequence[Latency]) -> None:
 
 
 def _length(end: float) -> float:
-    """Return the length of one side of an error bar; none where the end is unknown."""
+    """Return the length of one side of an error bar; 0 if the interval's end is unknown."""
     return 0.0 if isnan(end) else max(0.0, end)
 
 
 def _mark(status: str) -> str:
-    """Return the mark that is drawn for a status without a speedup."""
+    """Return the mark for a layer without a speedup: one if the operator does not fit, another for failures."""
     return status if status in ("ok", "misfit") else "failed"
 
 
 def layer_table(run: Run) -> Table:
     """Return a row for each layer, device and compiler: the original's latency, and each operator's with its speedup.
 
-    After each is its share of the device's limit, where that is known.
+    After each latency is its share of the device's limit, if that is known.
     """
     operators = list(dict.fromkeys(row.operator for row in run.layers))
     found: dict[tuple[str, str, str], dict[str, Latency]] = {}
@@ -145,7 +145,7 @@ def layer_table(run: Run) -> Table:
 
 
 def _cell(row: Latency | None) -> Cell:
-    """Return a cell with a latency and its speedup; without one, whether the operator does not fit, and why."""
+    """Return a cell with a latency and its speedup; without a latency, the status and the reason (a tooltip)."""
     if row is not None and row.status == "misfit":
         return Cell(NOTHING, note=row.reason)
     return latency(row)

@@ -47,7 +47,7 @@ SCALE, SWATCHES, UNKNOWN = "viridis", 24, "#bbbbbb"  # the colour map of mean re
 
 
 class Walk(NamedTuple):
-    """A trial: its steps (kind and id of each), and its reward if it is complete."""
+    """A trial's path in the search tree: (kind, id) of each step, and its reward if it is complete."""
 
     number: int
     steps: tuple[tuple[str, str], ...]
@@ -72,16 +72,16 @@ class Branch:
 
     @property
     def mean(self) -> float | None:
-        """The mean reward of its complete trials; None if there is none."""
+        """The mean reward of the complete trials through the branch; None if there is none."""
         rewards = [walk.reward for walk in self.walks if walk.reward is not None]
         return sum(rewards) / len(rewards) if rewards else None
 
     def leaves(self, least: int = 1) -> int:
-        """Return the number of leaves without branches that have fewer than `least` trials."""
+        """Return the number of leaves of the subtree, after branches with fewer than `least` trials are removed."""
         return sum(child.leaves(least) for child in self.children if len(child.walks) >= least) or 1
 
     def cut(self, least: int) -> Branch:
-        """Return the branch without those that have fewer than `least` trials."""
+        """Return the branch without sub-branches that have fewer than `least` trials."""
         children = tuple(child.cut(least) for child in self.children if len(child.walks) >= least)
         return Branch(self.kinds, self.depth, self.walks, children)
 
@@ -100,7 +100,7 @@ def grown(walks: Sequence[Walk], depth: int = 0, kinds: tuple[str, ...] = ()) ->
 
 
 def search_tree(trials: Sequence[Trial], points: Mapping[int, Point] = NO_POINTS) -> Picture | None:
-    """Return the picture, an SVG; None if the trials have no paths. `points` describe trials, by their numbers.
+    """Return a picture of the search tree; None if the trials have no paths. `points` are tooltips by the trial's number.
 
     The area of a circle is proportional to the number of trials that go through it. Its colour is their mean reward, and its
     tooltip shows both numbers. Its distance from the left is its number of steps.
@@ -127,7 +127,7 @@ def _walk(trial: Trial) -> Walk:
 
 
 class Placed(NamedTuple):
-    """A branch, the position of its end, and that of its parent's end; None at the root."""
+    """A branch of the drawn tree, the position (x, y) of its end, and of its parent's end (None at the root)."""
 
     branch: Branch
     at: tuple[float, float]
@@ -135,7 +135,7 @@ class Placed(NamedTuple):
 
 
 def _placed(branch: Branch, top: float, parent: tuple[float, float] | None = None) -> Iterator[Placed]:
-    """Yield the branch and its subtree, which take as many rows as there are leaves, from `top` on."""
+    """Yield the branch and its subtree with their positions. The subtree takes a row for each leaf, downwards from `top`."""
     at = (MARGIN + STEP * branch.depth, top + ROW * branch.leaves() / 2)
     yield Placed(branch, at, parent)
     for child in branch.children:
@@ -185,7 +185,7 @@ def _circle(svg: ElementTree.Element, place: Placed, total: int, colour: str, po
 
 
 def _tooltip(branch: Branch) -> str:
-    """Return the tooltip: `Unfold, Share: 12 trials, mean reward 0.431`."""
+    """Return a branch's tooltip, such as `Unfold, Share: 12 trials, mean reward 0.431`."""
     count, mean = len(branch.walks), branch.mean
     steps = ", ".join(branch.kinds) or "all"
     reward = "none complete" if mean is None else f"mean reward {mean:.3f}"
@@ -193,7 +193,7 @@ def _tooltip(branch: Branch) -> str:
 
 
 def _leaf_text(branch: Branch) -> str:
-    """Return the text beside a leaf: its trial, or the number of trials."""
+    """Return the text beside a leaf of the tree: the number of its only trial, or how many trials it has."""
     if len(branch.walks) > 1:
         return _trial_count(branch)
     (walk,) = branch.walks
@@ -237,7 +237,7 @@ class Live:
     Attributes:
         lines: sentences about the progress of the search.
         moment: the time of this state, as text.
-        reload_seconds: after which a browser loads the page again; None: it does not.
+        reload_seconds: seconds after which a browser loads the page again; None for never.
     """
 
     lines: Sequence[str]
@@ -281,7 +281,7 @@ def page(run: Run, pictures: Sequence[Picture], ablations: Sequence[object] = ()
 
 
 def operator_counts(run: Run) -> str:
-    """Return the numbers of operators found and of baselines, in words."""
+    """Return the numbers of synthesized operators and of baselines on the page, in words."""
     by_role = {role: {row.operator for row in score_rows(run) if row.role == role} for role in ("baseline", "rival")}
     baselines = by_role["baseline"]
     found = len(run.operators.keys() - baselines - by_role["rival"])
@@ -294,7 +294,7 @@ def operator_counts(run: Run) -> str:
 
 
 def orders(run: Run) -> list[tuple[str, bool]]:
-    """Return the quantities that cards can be sorted by, and whether more is better."""
+    """Return the quantities by which cards can be sorted, each with whether a higher value is better."""
     timed = map(order_name, targets(latencies(run).values()))
     best = (run.metric.name, run.metric.more_is_better) if is_scored(run) else ("reward", True)
     return [best, ("FLOPs", False), *((name, False) for name in timed)]
@@ -360,7 +360,7 @@ def _inline(element: ElementTree.Element, prefix: str) -> None:
 
 
 def _name(name: str) -> str:
-    """Return the name in HTML of `{namespace}name`."""
+    """Return the HTML name of an ElementTree name `{namespace}name`."""
     space, _, local = name.rpartition("}")
     return f"xml:{local}" if space == f"{{{XML}" else local
 
@@ -380,7 +380,7 @@ def _attribute(name: str, value: str, prefix: str) -> str:
 
 
 def _scoped(styles: str, prefix: str) -> str:
-    """Return style rules that apply within the picture only."""
+    """Return a picture's CSS rules, limited to the element with the id `prefix`."""
     if "@" in styles:
         raise SpecError(f"styles of an SVG picture on the page have no @ rules; given: {styles.strip()[:60]!r}")
     rules = [
@@ -391,7 +391,7 @@ def _scoped(styles: str, prefix: str) -> str:
 
 
 def _local(text: str, prefix: str) -> str:
-    """Return the text with its references to ids renamed. SpecError for other references."""
+    """Return an attribute or style with `prefix` added to its references to ids. SpecError for external references."""
     renamed = _REFERENCE.sub(lambda found: f"url(#{prefix}-{found[2]})", text)
     if renamed.lower().count("url(") != len(_REFERENCE.findall(text)):
         raise SpecError(f"an SVG picture on the page refers to nothing outside itself; given: {text.strip()[:60]!r}")

@@ -88,7 +88,7 @@ def summary(run: Run) -> Table:
 
 
 def trial_lines(run: Run) -> Table:
-    """Return a row for each trial; of very many, for those with the highest rewards, and the first without one."""
+    """Return a row for each trial; if there are too many, for those with the highest rewards and the first without one."""
     metric, operators, rows = run.metric, run.trial_operators, []
     of_original = (f"{OF_ORIGINAL}{metric.key}", f"{CHANCE}{metric.key}")  # the same in every row
     more = [name for name in metrics_of(run.trials) if name not in (*SHOWN_METRICS, metric.key, *of_original)]
@@ -108,13 +108,13 @@ def trial_lines(run: Run) -> Table:
 
 
 def shown_trials(trials: Sequence[Trial]) -> list[Trial]:
-    """Return the trials of the table, by number: all, or the best of them."""
+    """Return the trials that the table shows, sorted by number: all, or the best if there are too many."""
     first = [*best_first(trials), *(trial for trial in trials if not trial.is_rewarded)][:MOST_TRIALS]
     return list(trials) if len(trials) <= MOST_TRIALS else sorted(first, key=lambda trial: trial.number)
 
 
 def score_rows(run: Run) -> list[Score]:
-    """Return the scores, and one without numbers for each operator that has a latency only."""
+    """Return the scores of the run, and a score without numbers for each operator that has only a latency."""
     seen = {row.operator for row in run.scores}
     firsts = [next(iter(times.values())) for name, times in latencies(run).items() if name not in seen]
     return [*run.scores, *(Score(first.operator, first.role) for first in firsts)]
@@ -129,17 +129,17 @@ def latencies(run: Run) -> dict[str, dict[Target, Latency]]:
 
 
 def targets(measured: Iterable[Mapping[Target, Latency]]) -> list[Target]:
-    """Return all pairs of a device and a compiler."""
+    """Return all pairs (device, compiler) of the measurements, each once."""
     return sorted({target for times in measured for target in times})
 
 
 def word(text: str, card: str = "", note: str = "") -> Cell:
-    """Return a cell with a text."""
+    """Return a cell with a text, a link to the card of an operator, and a tooltip."""
     return Cell(text, note=note, card=card, is_number=False)
 
 
 def plain(value: float | None) -> Cell:
-    """Return a cell with a number as it is. An infinite loss, from a training that diverged, is shown but not sorted by."""
+    """Return a cell with a number. An infinite loss, of a training that diverged, is shown without a number to sort by."""
     if value is None:
         return Cell(NOTHING)
     known = float(value)
@@ -157,7 +157,7 @@ def quantity(known: float | None, of_original: float | None = None) -> Cell:
 
 
 def share(known: float | None) -> Cell:
-    """Return a cell with a percentage."""
+    """Return a cell with a share as a percentage; empty if it is unknown."""
     return Cell(NOTHING) if known is None else Cell(f"{100 * known:.3g} %", known)
 
 
@@ -167,7 +167,7 @@ def verdict(row: Score) -> Cell:
 
 
 def speedup(row: Score) -> Cell:
-    """Return a cell with the speedup that the goal is about, and its interval."""
+    """Return a cell with the speedup of the goal's verdict, and its interval."""
     notes = ["by the compiler and on the device of the goal", SELECTED_BY if row.timed == IN_SEARCH else row.timed]
     value = None if isnan(row.speedup.value) else row.speedup.value
     return Cell(goal_speedup(row) or NOTHING, value, "; ".join(filter(None, notes)))
@@ -208,7 +208,7 @@ def latency(row: Latency | None) -> Cell:
 
 
 def of_limit(row: Latency | None) -> Cell:
-    """Return a cell with the share of the device's limit."""
+    """Return a cell with the device's shortest possible time as a percentage of the latency; empty if it is unknown."""
     known = None if row is None else row.of_limit
     return Cell(NOTHING) if known is None else Cell(f"{100 * known:.0f} %", known, LIMIT)
 

@@ -16,14 +16,14 @@ COLOURS = "viridis"
 
 
 def draw_parallel(axes: Axes, table: pandas.DataFrame, colour: str, logarithms: Collection[str] = ()) -> None:
-    """Draw a line for each row of a table into a panel. Each column has an axis of its own, from its least to its most value.
+    """Draw a line for each row of a table into a panel. Each column has an axis of its own, from its minimum to its maximum.
 
     Lines have the colour of their value in one of the columns; those of higher values are drawn over the others.
 
     Args:
         axes: the panel.
-        table: of finite numbers, with a row and two columns or more.
-        colour: the column of the colour.
+        table: finite numbers, with at least one row and two columns.
+        colour: the column whose values give the lines' colours.
         logarithms: columns of logarithms to base 2, whose ends are written as the numbers themselves.
     """
     columns = list(table.columns)

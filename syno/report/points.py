@@ -36,8 +36,8 @@ class Point(NamedTuple):
     """A description of a point or a bar of a figure.
 
     Attributes:
-        text: its name and its numbers.
-        operator: the operator that it stands for, whose card a click opens; "" for none.
+        text: the point's name and numbers, shown as a tooltip.
+        operator: the operator that the point stands for, whose card a click opens; "" for none.
     """
 
     text: str
@@ -65,13 +65,13 @@ def count_text(count: int, shown: int) -> str:
 
 
 def identify(artist: Artist, points: Sequence[Point]) -> None:
-    """Describe an artist's points: one for a bar, or one for each point of a line with markers, in order."""
+    """Attach descriptions to an artist: one for a bar, or one for each point of a line with markers, in order."""
     _POINTS[artist] = tuple(points)
 
 
 @contextmanager
 def marked(figure: Figure) -> Iterator[None]:
-    """Within this context, artists whose points are known have them as their id."""
+    """Within the block, give the artists described by `identify` an SVG id that contains the descriptions."""
     known = [artist for artist in figure.findobj() if artist in _POINTS]
     try:
         for artist in known:
@@ -83,14 +83,14 @@ def marked(figure: Figure) -> Iterator[None]:
 
 
 def identify_trials(artist: Artist, numbers: Iterable[int], points: Mapping[int, Point]) -> None:
-    """Describe the points of a line as trials, unless `points` lacks one of them."""
+    """Describe the points of a line as trials with these numbers; do nothing if `points` lacks one of them."""
     chosen = [int(number) for number in numbers]
     if chosen and points.keys() >= set(chosen):
         identify(artist, [points[number] for number in chosen])
 
 
 def labelled(svg: bytes) -> bytes:
-    """Return an SVG document of matplotlib with a `<title>` in each point of `identify`, its class and its operator.
+    """Return matplotlib's SVG document with a `<title>`, a class and the operator at each point described by `identify`.
 
     A document without such points stays as it is.
     """

@@ -50,8 +50,7 @@ STYLES = ("-", "--", ":", "-.")  # after all colours, the next style
 def learning_figure(curves: Sequence[Round], notes: Sequence[str] = ()) -> Figure:
     """Draw the mean score over seeds after each round of training, with a band from the lowest to the highest seed.
 
-    A seed counts in the rounds that its training reached; where not all did, the line ends. The legend names the
-    lines.
+    The line ends at the last round that all seeds of the network reached. The legend names the lines.
 
     Args:
         curves: the score of each network, seed and round. May be empty.
@@ -108,11 +107,11 @@ ALL, THE_REST = "whole network", "other layers"
 
 
 def breakdown_figure(parts: Sequence[TimedPart], notes: Sequence[str] = ()) -> Figure:
-    """Draw the time of each replaced layer before and after, and how many times as fast it is, with the 95 % interval.
+    """Draw the time of each replaced layer before and after the replacement, and its speedup with the 95 % interval.
 
-    There is a row of two panels for each operator, compiler and device. The bars of layers that occur several times are their
-    time together. The lower bar of a layer is the operator's, in the colours of its stages where they are known. Found
-    operators come first; what could not be measured, or is too much for one figure, is left out, and a note says so.
+    There is a row of two panels for each operator, compiler and device. A bar of layers that occur several times is the sum of
+    their times. The lower bar of a layer is the operator's, in the colours of its stages if they were measured. Synthesized
+    operators come first. Failed measurements, and networks too many for one figure, are left out, and a note says so.
     """
     groups: dict[tuple[str, str, str], list[TimedPart]] = {}
     for part in sorted(parts, key=lambda part: part.role != "found"):
@@ -154,7 +153,7 @@ def breakdown_figure(parts: Sequence[TimedPart], notes: Sequence[str] = ()) -> F
 
 
 def _draw(times: Axes, speedups: Axes, group: Sequence[TimedPart], colours: dict[str, str]) -> None:
-    """Draw a network: a line for the whole, for each size of the replaced layers, and for the rest."""
+    """Draw a network's row of panels: a pair of bars for the whole, for each size of replaced layers, and for the rest."""
     known = {(part.layer, part.part): part for part in group}
     changed = known["", NETWORK]
     _pair(times, 0, known["", ORIGINAL].ms, changed.ms)
@@ -184,7 +183,7 @@ def _pair(
     count: int = 1,
     stages: Sequence[tuple[str, float]] = (),
 ) -> None:
-    """Draw the time of `count` layers, or of the network, before and after; `stages` are colours and milliseconds of one."""
+    """Draw the time of `count` layers, or of the network, before and after; `stages`: (colour, ms) of one layer's stages."""
     axes.barh(place - LAYER_BAR / 2, count * before.value, height=LAYER_BAR, color=BEFORE, zorder=2)
     left = 0.0
     for colour, milliseconds in stages or [(AFTER, after.value)]:
@@ -283,7 +282,7 @@ class Drawing(NamedTuple):
     Attributes:
         title: The title; `{metric}` and `{Metric}` in it stand for the name of the metric.
         caption: How to read it; `{better}` in it stands for the direction of better scores.
-        draw: Draws it from a run, with notes at the bottom.
+        draw: Draws the figure from a run, with notes at the bottom.
     """
 
     title: str
@@ -300,7 +299,7 @@ FIGURES: Registry[Drawing] = Registry("figure")
 
 
 def pictures(run: Run, names: Iterable[str]) -> list[Picture]:
-    """Draw the figures of these names for a page, without notes, which it has as text. UnknownNameError for another name."""
+    """Draw the named figures for the page, without notes, which the page has as text. UnknownNameError for other names."""
     found = []
     for drawing in [FIGURES[name] for name in names]:
         title, caption = drawing.words(run.metric)

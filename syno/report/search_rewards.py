@@ -45,7 +45,7 @@ TITLE = "Rewards of the search"
 def reward_figure(trials: Sequence[Trial], notes: Sequence[str] = (), points: Mapping[int, Point] = NO_POINTS) -> Figure:
     """Draw the reward of each trial, and the best so far. Marks at the bottom are trials that were pruned, paused or failed.
 
-    Of very many trials, some are drawn (`shown_points`). `points` says what the point of each trial is, by the trial's number.
+    If there are too many trials, a selection is drawn (`shown_points`). `points` are tooltips by the trial's number.
     """
     if not any(trial.is_rewarded or trial.outcome in AT_THE_BOTTOM for trial in trials):
         return nothing(TITLE, "No trial has ended.", notes)

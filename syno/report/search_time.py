@@ -36,11 +36,11 @@ def time_figure(
     that meet the goal have a ring. Marks at the bottom are trials that were screened out, pruned or paused, or failed.
 
     Args:
-        trials: of the search; of very many, some are drawn (`shown_points`).
+        trials: the trials of the search; if there are too many, a selection is drawn (`shown_points`).
         goal: the goal of the search; None if there is none.
         reward_at_goal: the reward of an operator that just meets the goal, for a line; None for no line.
         notes: paragraphs at the bottom.
-        points: what the point of each trial is, by the trial's number.
+        points: the points' tooltips by the trial's number.
     """
     timed = with_times(trials)
     if not any(trial.is_rewarded or trial.outcome in AT_THE_BOTTOM for trial in timed):
@@ -53,7 +53,7 @@ def time_figure(
 
 
 def with_times(trials: Iterable[Trial]) -> list[Trial]:
-    """Return the trials of which it is known when they started and ended."""
+    """Return the trials whose start and end times are known."""
     return [trial for trial in trials if trial.started is not None and trial.ended is not None]
 
 
@@ -64,7 +64,7 @@ def draw_over_time(
     reward_at_goal: float | None = None,
     points: Mapping[int, Point] = NO_POINTS,
 ) -> None:
-    """Draw what `time_figure` shows into a panel. The trials are `with_times`, and one or more of them have ended."""
+    """Draw the plot of `time_figure` into a panel. The trials are those of `with_times`, at least one of which has ended."""
     seconds, without = elapsed(trials)
     unit, name = (1, "seconds") if max(seconds) < MINUTES else (60, "minutes") if max(seconds) < HOURS else (3600, "hours")
     timed = [(one / unit, trial) for one, trial in zip(seconds, trials, strict=True)]
@@ -97,9 +97,9 @@ def draw_over_time(
 
 
 def elapsed(trials: Iterable[Trial]) -> tuple[list[float], float]:
-    """Return the seconds from the first start to the end of each trial, and the seconds of interruptions, which do not count.
+    """Return the seconds from the first trial's start to each trial's end, without interruptions, and the seconds of these.
 
-    The trials are `with_times`; several may have run at the same time.
+    The trials are those of `with_times`; several may have run at the same time.
     """
     spans = [(trial.started, trial.ended) for trial in trials if trial.started is not None and trial.ended is not None]
     first = latest = min(started for started, _ in spans)
@@ -115,7 +115,7 @@ def elapsed(trials: Iterable[Trial]) -> tuple[list[float], float]:
 
 
 def _drawn(done: Sequence[tuple[float, Trial]]) -> list[tuple[float, Trial]]:
-    """Return the rewarded trials that are drawn, among them all that were the best when they ended."""
+    """Return the pairs (seconds, trial) to draw: rewarded trials, including every trial that was the best at its end."""
     records: list[int] = []
     best = -inf
     for place in sorted(range(len(done)), key=lambda place: done[place][0]):
@@ -136,7 +136,7 @@ def _best(axes: Axes, done: Sequence[tuple[float, Trial]], last: float) -> None:
 
 
 def _met(axes: Axes, done: Sequence[tuple[float, Trial]], goal: Goal, unit: str) -> None:
-    """Draw a ring around the trials that meet the goal by their one seed, and write when the first one did."""
+    """Draw a ring around trials that meet the goal with their one seed, and write the time of the first such trial."""
     found = [(time, trial.reward or 0.0) for time, trial in done if STATES[order_of_trial(goal, trial.metrics)[0]] == "meets"]
     if not found:
         return

@@ -1,4 +1,4 @@
-"""Figures of scores against latency or FLOPs. They show the Pareto front, and name the operators on it and near it first."""
+"""Figures of scores against latency or FLOPs. They show the Pareto front, and label operators on or near it first."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class NetworkPoint:
     """A network in a figure: its score (vertical) and its cost or speedup (horizontal), with error bars.
 
     If an error is unknown, both ends of its bar equal the value. `trusted` is false for a latency below the device's limit;
-    such a point is never on the front. `doubt` is a key of `DOUBTS` with the reason why the horizontal bar is too narrow; "" if
-    it is not.
+    such a point is never on the front. `doubt` is a key of `DOUBTS`, the reason why the horizontal bar is too narrow; ""
+    without doubt.
     """
 
     name: str
@@ -57,12 +57,12 @@ class NetworkPoint:
 
     @property
     def point(self) -> tuple[float, float]:
-        """The coordinates."""
+        """The coordinates (cost or speedup, score)."""
         return self.across.value, self.upwards.value
 
     @property
     def bars(self) -> list[Bbox]:
-        """The error bars, as boxes without area."""
+        """The horizontal and the vertical error bar, as boxes without area."""
         (x, left, right), (y, low, high) = self.across, self.upwards
         return [Bbox.from_extents(left, y, right, y), Bbox.from_extents(x, low, x, high)]
 
@@ -97,7 +97,7 @@ def pareto_figure(scores: Sequence[Score], latencies: Sequence[Latency], metric:
 
 
 def panels_of_targets(count: int) -> tuple[Figure, list[Axes], int]:
-    """Return a figure with so many panels, whose vertical axes are the same, and the number of panels side by side."""
+    """Return a figure, its `count` panels with a common vertical axis, and the number of columns of panels."""
     columns = min(len(WIDTHS), count)
     lines = ceil(count / columns)
     figure = Figure(figsize=(WIDTHS[columns - 1], 0.9 + 3.9 * lines), layout="constrained")
@@ -131,7 +131,7 @@ def cost_points(scores: Sequence[Score], cost: str = "flops_share") -> list[Netw
 
 
 def time_points(scores: Sequence[Score]) -> list[NetworkPoint]:
-    """Return a point for each network with a finite score and a known speedup by the goal: its time, the original's being 1."""
+    """Return a point for each network with a finite score and a speedup: its time as a share of the original's time."""
     found = [
         NetworkPoint(one.operator, one.role, Interval(*(1 / end for end in (one.speedup.value, high, low))), _with_spread(one))
         for one in scores
@@ -149,7 +149,7 @@ def with_scores(scores: Sequence[Score], latencies: Sequence[Latency]) -> list[L
 
 
 def latency_points(scores: Sequence[Score], latencies: Sequence[Latency]) -> list[NetworkPoint]:
-    """Return a point for each of the latencies `with_scores`."""
+    """Return a point (latency, score) for each latency of `with_scores`."""
     known = {one.operator: one for one in reversed(scores) if one.is_finite}  # the first of several
     points = []
     for one in latencies:
@@ -171,7 +171,8 @@ def draw_costs(axes: Axes, marks: Sequence[NetworkPoint], label: str, metric: Me
     Args:
         axes: the panel.
         marks: the points, at least one.
-        label, metric: of the axes of costs and of scores.
+        label: the label of the horizontal axis, the costs.
+        metric: the metric of the vertical axis, the scores.
     """
     _draw_points(axes, marks, lambda mark: f"{metric.name} {metric.text(mark.upwards.value)}, {label}: {mark.across.value:.3g}")
     costs = [mark.across.value for mark in marks]
@@ -185,7 +186,7 @@ def draw_costs(axes: Axes, marks: Sequence[NetworkPoint], label: str, metric: Me
 
 
 def _draw_points(axes: Axes, marks: Sequence[NetworkPoint], words: Callable[[NetworkPoint], str]) -> None:
-    """Draw points with their error bars into a panel; `words` are those behind the name when the reader points at one."""
+    """Draw points with their error bars into a panel; `words` returns the text behind the name in a point's tooltip."""
     for mark in marks:
         marker, size, colour, _ = LOOKS.get(mark.role, LOOKS["found"])
         (x, left, right), (y, low, high) = mark.across, mark.upwards
@@ -209,7 +210,7 @@ def _completed(
     title: str,
     notes: Sequence[str],
 ) -> None:
-    """Draw the legend, the fronts and the names; the last two depend on the limits of all panels."""
+    """Add the legend, the fronts and the labels, and return the figure. Fronts and labels need the panels' final limits."""
     name_looks(panels[0], [mark for marks in groups for mark in marks])
     finish(figure, panels, title, notes, columns=5 if len(panels) > 1 else 4)
     figure.draw_without_rendering()
@@ -218,7 +219,7 @@ def _completed(
 
 
 def name_looks(axes: Axes, marks: Sequence[NetworkPoint]) -> None:
-    """Add entries to a panel's legend: what the points and the line are."""
+    """Add entries to a panel's legend for the kinds of points and the line of the front."""
     roles = {mark.role for mark in marks}
     for role, (marker, size, colour, name) in LOOKS.items():
         if role in roles:
@@ -229,7 +230,7 @@ def name_looks(axes: Axes, marks: Sequence[NetworkPoint]) -> None:
 
 
 def draw_front(axes: Axes, marks: Sequence[NetworkPoint], metric: Metric) -> None:
-    """Draw the front of points and names, first of those on it and near it. The panel has its points, and is laid out."""
+    """Draw the front and the labels, of points on or near the front first. The panel's points and layout are final."""
     steps = _front_line(axes, marks, metric)
     bars = [bar for mark in marks for bar in mark.bars]
     place_labels(axes, _names(axes, marks, metric), [mark.point for mark in marks], [*steps, *bars])
@@ -287,12 +288,12 @@ def speed_figure(
     """Draw the score of each trained network against its speedup over the original, which is at 1.
 
     There is a panel for each device and compiler. The corner that the goal asks for is shaded in the panel of its compiler on
-    its device. An operator meets the goal if both its bars lie inside: that of the speedup is its 95 % interval, that of the
-    score the 95 % interval of its difference from the original's score.
+    its device. An operator meets the goal if both its bars lie inside: horizontally the speedup's 95 %
+    interval, vertically the 95 % interval of the score's difference from the original's score.
 
     Args:
-        scores, metric: of the networks.
-        speedups: of the networks.
+        scores, metric: the networks' scores, and their metric.
+        speedups: the networks' speedups.
         goal: the goal; None for no corner.
         notes: paragraphs at the bottom.
     """
@@ -367,7 +368,7 @@ Corner = tuple[float | None, float | None]  # the least speedup, and the worst s
 
 
 def _corner(goal: Goal | None, metric: Metric, original: Score | None) -> Corner | None:
-    """Return the limits of a goal; None if it has none, or the original's score is not known."""
+    """Return the corner of a panel that a goal asks for: (least speedup, worst score), with None for no limit."""
     if goal is None or (goal.speedup is None and goal.lose_at_most is None):
         return None
     if goal.lose_at_most is None:
@@ -386,7 +387,7 @@ def _set_across(axes: Axes, points: Sequence[NetworkPoint], corner: Corner | Non
 def _set_upwards(
     axes: Axes, groups: Sequence[Sequence[NetworkPoint]], corners: Sequence[Corner | None], metric: Metric
 ) -> None:
-    """Set the vertical limits to include all intervals within the range of possible scores, which those of few seeds exceed."""
+    """Set the vertical limits to include all intervals, cut to the range of possible scores, which wide intervals exceed."""
     worst = [corner[1] for corner in corners if corner is not None and corner[1] is not None]
     ends = [*(end for points in groups for point in points for end in point.upwards), *worst]
     axes.set_ylim(_with_room([min(max(end, metric.lowest), metric.highest) for end in ends]))

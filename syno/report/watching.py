@@ -20,7 +20,7 @@ FAULTY = ("failed", "interrupted", "withdrawn")  # outcomes of trials that have 
 
 
 def watch_text(name: str, snapshot: Snapshot, goal: Goal | None = None) -> str:
-    """Return a search in lines, for a terminal or a log. `name` is the experiment's, with which operators are named."""
+    """Return the state of a search in lines, for a terminal or a log. Operators are named after the experiment `name`."""
     parts = ["\n".join(status_lines(name, snapshot, goal))]
     if rows := _running(name, snapshot):
         parts.append(f"running:\n{markdown(rows, left=len(rows[0]))}".rstrip())
@@ -43,7 +43,7 @@ def progress_line(name: str, snapshot: Snapshot) -> str:
 
 
 def status_lines(name: str, snapshot: Snapshot, goal: Goal | None = None) -> list[str]:
-    """Return the progress of a search, its best operator, the state of the goal, and its rate, in a line each."""
+    """Return lines with the progress of a search, its best operator, the state of the goal, and its trials per hour."""
     lines = [progress_line(name, snapshot), _best(name, snapshot)]
     if goal is not None:
         lines.append(goal_so_far(name, _trials(snapshot), goal))
@@ -51,7 +51,7 @@ def status_lines(name: str, snapshot: Snapshot, goal: Goal | None = None) -> lis
 
 
 def failure_lines(snapshot: Snapshot) -> list[str]:
-    """Return the reasons for which trials failed or were interrupted, the most frequent first, and how often."""
+    """Return a line for each reason why trials failed or were interrupted, with its count, the most frequent first."""
     reasons = Counter[tuple[str, str]]()
     for trial in _trials(snapshot):
         if trial.outcome in FAULTY:

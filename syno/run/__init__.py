@@ -1,4 +1,4 @@
-"""A run, which is a folder of records: the table of its measurements, its views, and verdicts by its goal."""
+"""A run, which is a folder of records: its table of measurements, views of this table, and verdicts by the goal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of a network's time, from breakdown records."""
+"""The time of a network by parts (layers, stages of the operator, rest), from breakdown records."""
 
 from __future__ import annotations
 

@@ -40,13 +40,13 @@ def judge(
     shares: Mapping[str, float] | None = None,
     seeds: int | None = None,
 ) -> Verdict:
-    """Return the verdict on an operator by a goal. A value without an interval never gives "meets": it may be chance.
+    """Return the verdict on an operator by a goal. A value without an interval never "meets" it, since it may be chance.
 
     Args:
         goal: the goal.
-        metric: of the scores.
-        speedup: of the network with the operator; None if it was not measured.
-        lost: how much worse than the original's its score is; None if it was not trained.
+        metric: the metric of the scores.
+        speedup: speedup of the network with the operator; None if it was not measured.
+        lost: its loss of score against the original, positive if worse; None if it was not trained.
         shares: its costs as shares of the original's, by the metrics in `syno.search.goal.COSTS`.
         seeds: the number of trainings behind its score; None if it is not known.
     """
@@ -69,7 +69,7 @@ def _speed(least: float | None, speedup: Interval) -> Part:
 
 
 def _loss(most: float | None, metric: Metric, lost: Interval) -> Part:
-    """Return the part of the verdict on the score. A score that is infinitely worse, of a training that diverged, misses."""
+    """Return the part of the verdict on the score. An infinite loss, of a training that diverged, misses."""
     if most is None:
         return Part(SCORE, "meets", lost)
     if isnan(lost.value) or lost.value == -inf:
@@ -86,9 +86,9 @@ def _cost(name: str, most: float, share: float | None) -> Part:
 
 
 def _state(margin: Interval) -> State:
-    """Return the state of a requirement by the margin by which it is met.
+    """Return the state of a requirement by its margin, the measured minus the required value (positive if it is met).
 
-    Comparisons with NaN are all false, so whatever is not known must not get to one: without an interval, nothing is met.
+    NaN ends mean that there is no interval, and are handled first, since comparisons with NaN are false.
     """
     if not margin.is_certain:
         return "may meet" if margin.value >= -ROUNDING else "misses"
@@ -98,7 +98,7 @@ def _state(margin: Interval) -> State:
 
 
 def verdict_on_trial(goal: Goal, metrics: Mapping[str, float]) -> Verdict:
-    """Return whether a trial meets a goal, by its metrics: the interval of the speedup is known, that of the score is not."""
+    """Return the verdict on a trial by its metrics. One training has no interval of the score, so it never "meets" a loss."""
     metric = METRICS.get(score_of(metrics) or "", ACCURACY)
     return judge(goal, metric, speedup_in(metrics), lost_in(metrics), shares_in(metrics), seeds=1)
 
@@ -115,7 +115,7 @@ def order_of_trial(goal: Goal, metrics: Mapping[str, float]) -> tuple[int, float
 
 
 def speedup_in(metrics: Mapping[str, float], name: str = SPEED) -> Interval | None:
-    """Return the speedup that was measured in the search, or the metric of this name with its interval; None without it."""
+    """Return the speedup measured in the search, or another metric `name`, with its interval; None if the trial lacks it."""
     return Interval(metrics[name], *(metrics.get(f"{name}_{end}", nan) for end in ("low", "high"))) if name in metrics else None
 
 
@@ -128,7 +128,7 @@ def lost_in(metrics: Mapping[str, float]) -> Interval | None:
 
 
 def shares_in(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Return the shares of costs that were counted in the search."""
+    """Return the costs counted in the search, as shares of the original's, by metric."""
     return {name: metrics[f"{name}_share"] for name in COST_WORDS if f"{name}_share" in metrics}
 
 
@@ -143,18 +143,16 @@ def judged_networks(
 ) -> list[Score]:
     """Return each network but the original with the verdict on it, in the order of the scores.
 
-    The speedup is the one that was measured after the selection, where original and candidate were timed in turns: its interval
-    contains the true one in 95 % of all cases. Without one it is that of the search, by which the operator was selected.
-    Without that, too, it is that of the breakdown by the goal's compiler on its device, where their layers
-    were timed in turns, and at last that of the latencies, where they were timed apart; its interval is then that of both
-    latencies.
+    The speedup is, as far as known, (1) the one measured after the selection, in turns with the original, whose interval is
+    unbiased; (2) that of the search, by which the operator was selected; (3) that of the breakdown with the goal's compiler
+    and device, where layers were timed in turns; (4) the ratio of two latencies that were timed apart.
 
     Args:
         goal: the goal.
-        scores: of the networks.
-        latencies: of the networks.
+        scores: scores of the networks.
+        latencies: latencies of the networks.
         searched: the metrics in the search, by the key of the operator.
-        parts: where the time goes, if that was measured.
+        parts: parts of the networks' time; empty if no breakdown was measured.
         again: the speedups that were measured after the selection, by the key of the operator.
         rivals: how the rivals were timed, and their speedups, by their keys.
     """
@@ -179,13 +177,14 @@ def judged_networks(
 
 
 class Screened(NamedTuple):
-    """An operator that was screened out.
+    """A trial whose operator was screened out before a training.
 
     Attributes:
-        trial: its trial.
-        speedup: as measured or, if that was enough to screen the operator out, as predicted; NaN if neither is known.
-        timed: which of the two, `IN_TURNS` or `PREDICTED`; None if neither is known.
-        missing: by how much the goal is missed, as a share (`syno.run.values.Part`); None where nothing is known.
+        trial: the trial.
+        speedup: the measured speedup or, if the prediction was enough to screen the operator out, the predicted one; NaN if
+            neither is known.
+        timed: `IN_TURNS` for a measured, `PREDICTED` for a predicted speedup; None if neither is known.
+        missing: the relative shortfall from the goal (`syno.run.values.Part`); None where nothing is known.
     """
 
     trial: Trial

@@ -1,4 +1,4 @@
-"""The schema of measurements: one number, what was measured, where, and where the number comes from.
+"""The schema of measurements: a number with its quantity, device, settings and origin.
 
 All numbers have this schema: those of own trainings and latencies, those of the published artifact, and the paper's. A file
 of results holds them as one table (`syno.run.table`), from which every other table and every figure is computed.

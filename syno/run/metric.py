@@ -1,4 +1,4 @@
-"""The comparison of trained networks: differences of scores with their intervals, and Pareto fronts.
+"""Comparison of trained networks: differences of mean scores with confidence intervals, and Pareto fronts.
 
 Welch's interval assumes that measurements are independent and about normal, but neither that both samples vary alike nor that
 they are of one size: an operator's trainings may well scatter more than the original's.
@@ -50,7 +50,7 @@ def spread(sample: Sequence[float]) -> float:
 
 
 def front(points: Sequence[Point]) -> list[int]:
-    """Return the indices of the points that no other point dominates, by rising cost.
+    """Return the indices of the points (cost, quality) that no other point dominates, by rising cost.
 
     One point dominates another if it costs no more and is no worse, and is better in one of the two. Equal points do not
     dominate each other: all of them are on the front or none. Points that are not finite are never on the front.
@@ -66,7 +66,7 @@ def front(points: Sequence[Point]) -> list[int]:
 
 
 def near_front(points: Sequence[Point], within: Point) -> list[int]:
-    """Return the indices of the points that are on the front, or would be if they cost less and were better by `within`."""
+    """Return the indices of the points on the front, or on it if their cost were lower and their quality higher by `within`."""
     ahead = [points[place] for place in front(points)]
     cheaper, better = within
     return [

@@ -63,7 +63,7 @@ def read_parquet(file: Path, made_by: str, columns: Iterable[str] = ()) -> panda
 
 
 def _cleaned(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return a table whose texts, names of columns too, are as `syno.base.addresses.cleaned` returns them."""
+    """Return the table with all texts and names of columns cleaned of passwords (`syno.base.addresses.cleaned`)."""
     changed = {}
     for name in table.select_dtypes(["object", "str"]).columns:
         texts = table[name].tolist()

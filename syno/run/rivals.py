@@ -1,13 +1,13 @@
-"""The best of all networks of an experiment with a goal, and what synthesis is worth beside what a user would do without it.
+"""The best network of an experiment with a goal, and the gain of synthesis over networks without it (rivals).
 
-The best of many networks is in part the luckiest: of 16 equal ones, the 95 % interval of its score holds the truth in 85 to
-90 % of all cases, and that of its speedup in 72 to 84 %. So the intervals of what was chosen are simultaneous ones over all
-that it was chosen from (Bonferroni): they hold in 95 % of all cases or more, however was chosen, and whether networks are
-alike or not.
+The best of many networks is in part the luckiest: of 16 equal networks, the 95 % interval of the best score contains the true
+score in 85 to 90 % of all cases, and that of the best speedup in 72 to 84 %. So a chosen network gets simultaneous intervals
+over all candidates (Bonferroni): they hold in at least 95 % of all cases, however the network was chosen, and whether
+candidates are alike or not.
 
 Three seeds say little about the spread of a network's scores, and at such levels Student's quantile with so few degrees of
-freedom makes intervals so wide that nothing would meet a goal. So the variance of each network is drawn towards that of all,
-the more the more alike they are (moderated variances).
+freedom makes intervals so wide that nothing would meet a goal. So the variance of each network is shrunk towards the mean
+variance of all, the more the more alike they are (moderated variances).
 
 Sources: Y. Benjamini and D. Yekutieli, "False Discovery Rate-Adjusted Multiple Confidence Intervals for Selected Parameters",
 Journal of the American Statistical Association 100 (2005): where one of m is selected, its interval has the level 1 - 0.05 / m.
@@ -40,12 +40,13 @@ class Comparison(NamedTuple):
     """The best network with a synthesized operator beside the front of those without, at its speed.
 
     Attributes:
-        synthesized: the best network with an operator that was found.
-        others: the number of networks without, the original among them, whose front it is compared with.
+        synthesized: the best network with a synthesized operator.
+        others: the number of networks without one, including the original, on whose front it is placed.
         slower, faster: the neighbours on the front, equal if one is about as fast. The original may be the slower one;
-            `faster` is None if none is as fast as `synthesized`.
+            `faster` is None if no network is as fast as `synthesized`.
         score: the front's score at the speed of `synthesized`, on the line between both neighbours; NaN without a faster one.
-        gain: how much better than that `synthesized` is, with its 95 % interval (Welch), which counts that both were chosen.
+        gain: how much better than `score` the score of `synthesized` is, with its 95 % interval (Welch), simultaneous over the
+            networks that both were chosen from.
     """
 
     synthesized: Score
@@ -57,15 +58,15 @@ class Comparison(NamedTuple):
 
 
 def best_of(networks: Iterable[Score], goal: Goal, metric: Metric) -> Score | None:
-    """Return the network that the goal asks for: of those that meet it, else of those that may, else the nearest.
+    """Return the best network by the goal: among networks that meet it, else among those that may meet it, else the nearest.
 
-    Of those that may, the ones whose own numbers meet it come first, and then the nearest: an interval of few trainings is so
-    wide that a network that loses more than is allowed may meet it, too, and would be chosen for its speed.
+    Among networks that may meet it, those whose measured values meet it come first, then the nearest: an interval of few
+    trainings is so wide that a network that loses too much may meet the goal, too, and would be chosen for its speed.
 
-    The intervals of the network that is returned, and with them its verdict, count that it was chosen (`counting_choice`).
+    The returned network has simultaneous intervals, and the verdict by these (`counting_choice`).
 
     Args:
-        networks: to choose from, and the original; without a finite score and a verdict, which it has not, none is chosen.
+        networks: the candidates, and the original. Networks without a finite score or a verdict, as the original, are skipped.
         goal: the goal, which asks for the most accurate, the fastest, or for both.
         metric: of the scores.
     """
@@ -84,9 +85,9 @@ def best_of(networks: Iterable[Score], goal: Goal, metric: Metric) -> Score | No
 
 
 def counting_choice(score: Score, among: int, networks: Sequence[Score], goal: Goal, metric: Metric) -> Score:
-    """Return a network with simultaneous 95 % intervals over all that it was chosen from, and the verdict by these.
+    """Return a network with simultaneous 95 % intervals over all candidates that it was chosen from, and the verdict by these.
 
-    They hold its own intervals, and the verdict is never a better one than that of the network by itself.
+    They contain the network's own intervals, and the verdict is never better than the one by its own intervals.
 
     Args:
         score: the network, with its own intervals.
@@ -114,8 +115,8 @@ def counting_choice(score: Score, among: int, networks: Sequence[Score], goal: G
 def wider(speedup: Interval, among: int) -> Interval:
     """Return the speedup of one of several networks with the simultaneous 95 % interval over all of them.
 
-    Its own interval is that of a median of rounds. By logarithms, it becomes wider as Student's intervals do: as those of the
-    fewest rounds that are allowed, since widths of intervals of medians scatter as much, and a narrow one may have been chosen.
+    The speedup's own interval is that of a median of rounds. It is widened in logarithms by the ratio of Student's quantiles
+    for the fewest allowed rounds, since widths of medians' intervals scatter as much, and a narrow one may have been chosen.
     """
     if not (speedup.is_certain and speedup.low > 0):
         return speedup
@@ -128,10 +129,10 @@ def wider(speedup: Interval, among: int) -> Interval:
 
 
 def compared(networks: Sequence[Score], goal: Goal, metric: Metric) -> Comparison | None:
-    """Return the comparison; None if nothing was found, or nothing is known of others.
+    """Return the comparison of the best synthesized network with the front of the others; None if either is missing.
 
-    Rivals are few, and one of another size might be as fast as the network that was found. So the front between two of them
-    counts as if all on the line were there, and one whose interval of the speedup reaches that of the network as being as fast.
+    Rivals are few, and a rival of another size might be as fast as the synthesized network. So the front between two rivals is
+    their connecting line, and a rival whose speedup interval reaches the network's speedup counts as equally fast.
     """
     found = best_of([one for one in networks if one.role in (FOUND, ORIGINAL)], goal, metric)
     others = [one for one in networks if one.role in KNOWN and one.is_finite and not isnan(one.speedup.value)]
@@ -158,7 +159,7 @@ def compared(networks: Sequence[Score], goal: Goal, metric: Metric) -> Compariso
 
 
 class Variance(NamedTuple):
-    """The variance of a network's scores over seeds, and the degrees of freedom with which it is known."""
+    """The variance of a network's scores over seeds, and its degrees of freedom."""
 
     value: float
     freedom: float
@@ -177,7 +178,7 @@ def gain_over(
         score: the network.
         others: other networks with their weights.
         metric: of the scores.
-        among: the number of gains of which it was chosen: the interval is the simultaneous one over all of them.
+        among: the number of gains among which this one was chosen; the interval is simultaneous over all of them.
         moderated: variances by `moderated_variances`, in place of those of each network by itself.
     """
     terms = [(1.0, score), *((-weight, other) for weight, other in others if weight)]
@@ -201,11 +202,10 @@ def gain_over(
 
 
 def moderated_variances(networks: Iterable[Score]) -> dict[tuple[str, str], Variance]:
-    """Return the variances of networks' scores over seeds, each drawn towards those of all, by role and key.
+    """Return the variances of networks' scores over seeds, each shrunk towards the mean of all, by (role, key).
 
-    They are what is expected of the true ones if these are distributed as a scaled inverse chi-squared distribution, which is
-    fitted to the logarithms of the variances. Networks without a variance, or with none at all, are left out; {} for fewer than
-    two others.
+    They are posterior estimates under a scaled inverse chi-squared prior, which is fitted to the logarithms of the sample
+    variances. Networks whose variance is unknown or 0 are left out; {} if fewer than two are left.
     """
     from scipy.optimize import brentq
     from scipy.special import digamma, polygamma
@@ -233,7 +233,7 @@ def _name(one: Score) -> tuple[str, str]:
 
 
 def _variance(one: Score) -> Variance | None:
-    """Return the variance of a network's scores over seeds by itself; None where it is not known."""
+    """Return the sample variance of a network's scores over seeds; None where it is not known."""
     if one.seeds is None or one.seeds < 2 or one.spread is None or not isfinite(one.spread):
         return None
     return Variance(one.spread**2, one.seeds - 1)

@@ -1,4 +1,4 @@
-"""The measurements in the records of trainings and of what was measured, as rows of the table."""
+"""The measurements in records of trainings and of measured quantities, as rows of the table of measurements."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def rows_of_training(record: TrainingRecord, source: str, **place: Any) -> Itera
 
 
 def _scores(metric: str, score: float) -> dict[str, float]:
-    """Return a score, and for a loss the perplexity."""
+    """Return {metric: score}; for a loss, with the perplexity."""
     is_known = metric == LOSS.key and isfinite(score)
     return {metric: score, "perplexity": perplexity(score)} if is_known else {metric: score}
 

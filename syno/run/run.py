@@ -1,4 +1,4 @@
-"""A run as a value: what its records say of its trials, its networks and their layers, with the verdicts by its goal."""
+"""A run as a value: its trials, its networks and their layers by the records, with the verdicts by the goal."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ class TrialOperator(NamedTuple):
     """A trial's operator.
 
     Attributes:
-        name: as in the other tables of the page, if it is in them; else that of the store, by the first trial that found it.
-        id: of the operator; "" if the table does not have it.
+        name: the operator's name in the other tables of the page; for operators that are in none, the store's name, after the
+            first trial with this operator.
+        id: the operator's id; "" if the table of trials lacks it.
     """
 
     name: str
@@ -34,8 +35,8 @@ class Kept:
     """The files of an experiment that its users can take home.
 
     Attributes:
-        experiment: The experiment, as commands take it; "" if they cannot.
-        operators: What `syno get` finds an operator by, where that is not its name.
+        experiment: The experiment's name in commands; "" if no command can read it.
+        operators: The argument of `syno get` for each operator whose name does not suffice, by name.
         networks: The networks with trained weights, by the name that the tables use.
         settings: The experiment's file, without passwords.
     """
@@ -51,9 +52,9 @@ class LayerOption:
     """An operator in place of one layer, as it was measured for the choice of mixtures.
 
     Attributes:
-        operator: its name.
-        saving: the time that it saves there, as a share of the original network's; below 0 if it takes longer.
-        loss: what it is charged with, in the unit of the score; None if it could not be trained.
+        operator: the operator's name.
+        saving: the time that it saves there, as a share of the original network's time; below 0 if it takes longer.
+        loss: the loss of score attributed to it, in the unit of the score; None if it could not be trained.
         fit: the error of its fit to the layer; None for a layer with fewer channels, which is not fitted.
     """
 
@@ -68,13 +69,13 @@ class MixtureLayers:
     """A mixture, layer by layer.
 
     Attributes:
-        name: of the mixture.
-        base: the network around the operators: "original", or the name of a pruned one.
-        operators: by their layers. The other layers stay.
-        options: what there was to choose from in each layer of the base.
-        expected: how many times as fast as the original it was to be, by the sum of what its operators save; infinity if
-            that is all of the time or more.
-        speedup: how many times as fast it was, by the measurement by which it was chosen.
+        name: the mixture's name.
+        base: the network around the operators: "original", or the name of a pruned network.
+        operators: the operators' names by layer. The other layers stay.
+        options: the alternatives in each layer of the base.
+        expected: the expected speedup over the original, by the sum of its operators' savings; infinity if they save all of
+            the time or more.
+        speedup: the measured speedup by which it was chosen.
     """
 
     name: str
@@ -90,9 +91,9 @@ class LayerChoice:
     """The choice of an operator for each layer.
 
     Attributes:
-        layers: those that can be replaced, each with its share of the original network's time; None where that is not known.
-        by_hand: layers of which the experiment's settings say what is in them.
-        mixtures: that were chosen, the best first.
+        layers: the replaceable layers, each with its share of the original network's time; None where it is not known.
+        by_hand: layers whose operator the experiment's settings fix.
+        mixtures: the chosen mixtures, the best first.
     """
 
     layers: Mapping[str, float | None]
@@ -102,26 +103,26 @@ class LayerChoice:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run of an experiment. Every part may be empty; a run in a folder reads a part when it is asked for.
+    """A run of an experiment. Every part may be empty; a run in a folder reads each part lazily.
 
     Attributes:
-        name: of the experiment.
-        trials: of the search.
-        scores: of the networks that were trained, all of one metric, the best first, with the verdicts by the goal.
-        latencies: of whole networks.
+        name: the experiment's name.
+        trials: trials of the search.
+        scores: scores of the trained networks, all of one metric, the best first, with the verdicts by the goal.
+        latencies: latencies of whole networks.
         layers: latencies of single layers, if layers were measured by themselves.
-        parts: where the networks' time goes, if that was measured.
+        parts: the networks' time by parts, if a breakdown was measured.
         rounds: the score of each network, seed and round of its training.
-        goal: of the search; None without one.
-        judged: the networks but the original, with the verdicts; those that were measured where none was trained.
+        goal: the goal of the search; None without one.
+        judged: all networks except the original, with their verdicts; if none was trained, the measured networks.
         answer: sentences that say whether the goal is met; none without a goal.
-        speedups: for each network, device and compiler with a known speedup.
-        operators: by the name that the networks have, without the original.
+        speedups: the known speedups, one for each network, device and compiler.
+        operators: the operators by their networks' names, without the original.
         reward_at_goal: the reward of an operator that just meets the goal; None where that is not defined.
         notes: lines that say where the numbers come from.
         network: a row for each kind of layer of the network (`syno.model.layer_row.as_table`).
-        kept: what can be taken home, and the experiment's file.
-        choice: what is in each layer of the mixtures, and why; None without any.
+        kept: the networks and operators that can be taken home, and the experiment's file.
+        choice: the operator in each layer of each mixture, with the alternatives; None without mixtures.
         majority: the most frequent label of the test data, and its share of the labels; None where that is not known.
         none_because: why no operator was selected, as a sentence; None if one was.
     """
@@ -158,7 +159,7 @@ class Run:
     def trial_operators(self) -> dict[int, TrialOperator]:
         """The operator of each trial, by the trial's number.
 
-        All trials of a study have one name, which is that of the network. So an operator is recognized by its id.
+        Operators are identified by id, since all trials of a study have the network's name.
         """
         known = {operator.id: name for name, operator in self.operators.items()}
         operators: dict[int, TrialOperator] = {}
@@ -177,7 +178,7 @@ def metrics_of(trials: Iterable[Trial]) -> list[str]:
 def shown_metrics(names: Iterable[str]) -> list[str]:
     """Return those metrics of trials that are measurements of operators.
 
-    Left out are metrics of the original network, predictions, and the ends of intervals.
+    Metrics of the original network, predictions, and the ends of intervals are left out.
     """
     beginnings, ends = (OF_ORIGINAL, CHANCE, "predicted_"), ("_low", "_high")
     return [name for name in names if not (name.startswith(beginnings) or name.endswith(ends))]
@@ -187,7 +188,7 @@ def search_rows(trials: Iterable[Trial], study: str, count: int) -> list[Row]:
     """Return a row for each of the best trials, the highest reward first, and the earlier trial first among equals.
 
     A row has the name of the trial's operator in the store, its reward and its metrics. FLOPs are shares of the original's, if
-    that has any: as they are, they are of a batch in a training, and of the replaced layers where costs are counted.
+    that is known: the metric itself counts a batch of a training, or only the replaced layers.
     """
     complete = [trial for trial in trials if trial.outcome == "complete"]
     best = sorted(complete, key=lambda trial: (trial.reward is None, -(trial.reward or 0.0), trial.number))[:count]

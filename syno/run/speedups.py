@@ -25,8 +25,8 @@ def speedup_apart(latencies: Sequence[Latency], key: str, compiler: str, device:
     The ends of its interval are the ratios of the opposite ends of both intervals.
 
     Args:
-        latencies: of the networks.
-        key: of the network with the operator.
+        latencies: latencies of the networks.
+        key: key of the network with the operator.
         compiler, device: where both were measured, as the settings name them.
     """
     found = {one.key: one.ms for one in latencies if one.is_ok and one.target == (device, compiler)}
@@ -36,7 +36,7 @@ def speedup_apart(latencies: Sequence[Latency], key: str, compiler: str, device:
 
 
 def _ratio(original: Interval, changed: Interval) -> Interval:
-    """Return the ratio of two latencies; NaN where one is unknown, or none."""
+    """Return the ratio original / changed of two latencies, with its interval; NaN where one of them is unknown."""
     own, other = (Interval(*map(_positive, one)) for one in (changed, original))
     return Interval(other.value / own.value, other.low / own.high, other.high / own.low)
 
@@ -46,7 +46,7 @@ def _positive(latency: float) -> float:
 
 
 def speedup_by_layers(parts: Sequence[TimedPart], key: str, compiler: str, device: str) -> Interval | None:
-    """Return the speedup of a network whose layers were timed in turns with the original's; None if they were not.
+    """Return the speedup of a network by a breakdown: its layers were timed in turns with the original's. None without one.
 
     Args:
         parts: where the time goes, if that was measured.
@@ -62,10 +62,10 @@ def known_speedups(
     judged: Sequence[Score] = (),
     parts: Sequence[TimedPart] = (),
 ) -> list[Speedup]:
-    """Return the known speedup of each network but the original, for each compiler and device.
+    """Return the known speedup of each network except the original, for each compiler and device.
 
-    For the goal's compiler and device it is the speedup that the verdict is about. Else it is the one that was timed in turns
-    by layers, if there is one, and the ratio of two latencies if not.
+    For the goal's compiler and device it is the speedup in the verdict. Otherwise it is the speedup by layers timed in turns
+    or, without a breakdown, the ratio of two latencies.
 
     Args:
         latencies: of the networks.
@@ -95,12 +95,12 @@ class BestAgainstBest(NamedTuple):
     """The fastest network with an operator against the original with the compiler that suits the original best, on one device.
 
     Attributes:
-        device: where.
+        device: the device.
         compiler: the fastest compiler of the original there.
-        slower: the compilers, other than eager, with which the original is certainly slower: speedups with these flatter.
+        slower: the compilers, other than eager, with which the original is certainly slower than with `compiler`.
         original_ms, slower_ms: the original's latency with `compiler`, and with the first of `slower`.
-        operator, own_compiler: the network with the least latency, and its compiler.
-        speedup: of this network over the original, by two latencies.
+        operator, own_compiler: the network with the smallest latency, and its compiler.
+        speedup: this network's speedup over the original, by two latencies.
     """
 
     device: str
@@ -114,13 +114,13 @@ class BestAgainstBest(NamedTuple):
 
 
 def best_against_best(latencies: Sequence[Latency], names: Collection[str] | None = None) -> list[BestAgainstBest]:
-    """Return the comparison for each device where a compiler that operators were measured with slows the original down.
+    """Return the comparison for each device on which some compiler slows the original down and operators were measured with it.
 
     A speedup over an original that the compiler has slowed down says little: people would run the original without it.
 
     Args:
         latencies: of the networks.
-        names: the operators to choose from; None for all that the search has found.
+        names: the operators to choose from; None for all operators of the search.
     """
     found: list[BestAgainstBest] = []
     rows = [one for one in latencies if one.is_ok and not one.is_suspicious and isfinite(_positive(one.ms.value))]

@@ -60,7 +60,7 @@ VERBS = {  # of one trial, and of several
 
 
 class Line(NamedTuple):
-    """A sentence about a network, whose name stands between two texts and is a link to its card on the page; "" without one."""
+    """A sentence in three parts: text, the name of a network (a link to its card on the page; may be ""), and more text."""
 
     before: str
     operator: str = ""
@@ -68,12 +68,12 @@ class Line(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The whole sentence."""
+        """The whole sentence, without a link."""
         return "".join(self)
 
 
 def verdict_text(verdict: Verdict) -> str:
-    """Return a verdict in words: the state, why, and what was measured."""
+    """Return a verdict in words: its state, the shortfalls or doubts, and the measured numbers."""
     misses = [_miss(part, verdict) for part in verdict.parts if part.state == "misses"]
     missed = f" by {' and '.join(misses)}" if misses and verdict.state == "misses" else ""
     measured = "; ".join(_measured(part, verdict.metric) for part in verdict.parts)
@@ -81,7 +81,7 @@ def verdict_text(verdict: Verdict) -> str:
 
 
 def doubts(verdict: Verdict) -> str:
-    """Return in brackets why the goal may be met, or may not; "" in any other state."""
+    """Return a clause in brackets: why the goal may be met, for the state "may meet"; "" in other states."""
     if verdict.state != "may meet":
         return ""
     open_parts = [part for part in verdict.parts if part.state != "meets"]
@@ -123,7 +123,7 @@ def _measured(part: Part, metric: Metric) -> str:
 
 
 def _miss(part: Part, verdict: Verdict) -> str:
-    """Return by how much a requirement is missed."""
+    """Return the shortfall of a missed requirement in words, such as `0.09 in speedup`."""
     name, metric, excess = _name(part, verdict.metric), verdict.metric, part.measured.value - (part.required or 0.0)
     if part.name == SPEED:
         return f"{-excess:.2f} in speedup"
@@ -134,7 +134,7 @@ def _miss(part: Part, verdict: Verdict) -> str:
 
 
 def _no_interval(part: Part, verdict: Verdict) -> str:
-    """Return why nothing is known of how much a number varies by chance."""
+    """Return the reason why a measured number has no confidence interval, in words."""
     name, seeds = _name(part, verdict.metric), verdict.seeds
     if part.name == SPEED:
         return "no interval of the speedup"
@@ -145,21 +145,21 @@ def _no_interval(part: Part, verdict: Verdict) -> str:
 
 
 def speed_text(speedup: Interval) -> str:
-    """Return a speedup with the level of its interval, and whether that leaves open which of the two is faster."""
+    """Return a speedup with its 95 % interval in words, and a note if the interval contains 1."""
     return times_as_fast(speedup, level="95 %: ", doubt="; the interval contains 1" if speedup.low <= 1 <= speedup.high else "")
 
 
 def goal_speedup(network: Score) -> str:
-    """Return the speedup that the verdict on a network is about, with its interval; "" if there is none.
+    """Return the speedup of a network's verdict in words, with its interval; "" if it is not known.
 
-    One that was not measured again after the selection says so.
+    A speedup that was measured only in the search says so.
     """
     when = " in the search" if network.timed == IN_SEARCH else ""
     return "" if isnan(network.speedup.value) else f"{times_as_fast(network.speedup, 'x')}{when}"
 
 
 def none_is_faster(speedups: Iterable[Speedup]) -> list[str]:
-    """Return a sentence for each compiler and device with which none of the operators that were found is faster."""
+    """Return a sentence for each compiler and device with which no synthesized operator is faster than the original."""
     known: dict[Target, list[Speedup]] = {}
     for one in speedups:
         if one.role == FOUND and not isnan(one.ratio.value):
@@ -174,7 +174,7 @@ def _none_faster(name: str, speedup: Interval, place: str) -> str:
 
 
 def fastest_in_selection(compiler: str, device: str, latency_ms: float, speedup: float | None) -> str:
-    """Return that a selected operator is the fastest with a compiler on a device, or that none is faster there."""
+    """Return a clause: a selected operator is the fastest with this compiler and device, or no operator is faster there."""
     first = f"{NONE_FASTER}; the fastest" if speedup is not None and speedup <= 1 else "the fastest"
     fast = "" if speedup is None else f", {times_as_fast(speedup)} as the original"
     return f"{first} with {compiler} on {device}: {latency_ms:.4g} ms{fast}"
@@ -215,7 +215,7 @@ def answer(goal: Goal, judged: Sequence[Score], metric: Metric | None = None, ne
         goal: the goal.
         judged: the networks, with their verdicts.
         metric: of the scores; None if it is not known.
-        networks: all that were trained. With rivals, the answer begins with the best of all, and what synthesis is worth.
+        networks: all trained networks. With rivals, the answer begins with the best network and the gain of synthesis.
     """
     own = [one for one in judged if one.role == FOUND]
     lines = [f"Goal: {goal_text(goal, metric)}."]
@@ -262,12 +262,12 @@ def help_with(binding: Sequence[str]) -> str:
 
 
 def no_operator_meets(nearest: Verdict) -> str:
-    """Return that no selected operator met the goal in the search, with the verdict on the nearest and advice."""
+    """Return the sentence that no selected operator met the goal in the search, with the nearest verdict and advice."""
     return f"No operator of the search meets the goal; the nearest {verdict_text(nearest)}. {help_with(nearest.binding)}"
 
 
 def beside_rivals(goal: Goal, metric: Metric, networks: Sequence[Score]) -> list[Line]:
-    """Return which network is the best of all, and what synthesis is worth, in sentences; none without rivals."""
+    """Return sentences on the best of all networks and the gain of synthesis over rivals; [] without rivals."""
     if not any(one.role == "rival" for one in networks):
         return []
     best, comparison = best_of(networks, goal, metric), compared(networks, goal, metric)
@@ -291,7 +291,7 @@ def _best_of_all(best: Score, metric: Metric) -> Line:
 
 
 def worth(comparison: Comparison, metric: Metric) -> str:
-    """Return in a sentence what synthesis is worth, and in another one what its interval counts."""
+    """Return two sentences: the gain of synthesis over the front of rivals, and what its interval takes into account."""
 
     def named(network: Score) -> str:  # the table has the intervals
         return with_numbers(network, metric, network.speedup.value)
@@ -326,18 +326,18 @@ def worth(comparison: Comparison, metric: Metric) -> str:
 
 
 def with_numbers(network: Score, metric: Metric, speedup: Interval | float) -> str:
-    """Return the name of a network with its speedup, with or without the interval of that, and its score."""
+    """Return the name of a network with its speedup (and the speedup's interval, if it has one) and its score."""
     return f"{network.operator} ({times_as_fast(speedup, 'x')}, {metric.name} {metric.text(network.score or 0.0)})"
 
 
 def rival_text(name: str, speedup: Interval | None, score: str, seeds: int) -> str:
-    """Return what is known of a rival while others still train. `score` is worded."""
+    """Return the speedup and score of a rival in words, while other rivals still train. `score` is in words."""
     fast = "speed not known" if speedup is None else times_as_fast(speedup)
     return f"{name}: {fast}, {score} ({plural(seeds, 'seed')})"
 
 
 def end_of_search(goal: Goal, trials: Sequence[Trial], n_trials: int) -> str | None:
-    """Return in words that a search has ended before its number of trials, and how near the best operator came; None if not."""
+    """Return a sentence on a search that ended before its number of trials, with the nearest operator; None for others."""
     counted = sum(trial.outcome in (*TRAINED, "failed") for trial in trials)
     out = [trial for trial in trials if trial.outcome == SCREENED]
     nothing = nothing_meets(goal, trials)
@@ -359,7 +359,7 @@ def end_of_search(goal: Goal, trials: Sequence[Trial], n_trials: int) -> str | N
 
 
 def nothing_meets(goal: Goal, trials: Sequence[Trial]) -> str | None:
-    """Return the sentence for a search in which nothing met the goal, with the nearest operator; None if one was trained."""
+    """Return a sentence on a search that trained no operator, with the one nearest to the goal; None if it trained any."""
     outcomes = {trial.outcome for trial in trials}
     return None if outcomes & {*TRAINED} or SCREENED not in outcomes else f"nothing meets the goal: {_nearest(goal, trials)}"
 
@@ -377,7 +377,7 @@ def _nearest(goal: Goal, trials: Iterable[Trial]) -> str:
 
 
 def _smallest(goal: Goal, out: Sequence[Screened]) -> str:
-    """Return a clause: the limit of cost that the nearest operator exceeds, or the reason why none was measured."""
+    """Return a clause: the cost limit that the nearest operator exceeds, or the reason why no speedup was measured."""
     for option, most in goal.limits.items():
         share = out[0].trial.metrics.get(f"{COSTS[option]}_share")
         if share is not None and share > most:
@@ -387,7 +387,7 @@ def _smallest(goal: Goal, out: Sequence[Screened]) -> str:
 
 
 def goal_so_far(name: str, trials: Sequence[Trial], goal: Goal) -> str:
-    """Return how many trained operators of a search meet the goal, and the verdict on the nearest. `name` is the search's."""
+    """Return how many trained operators of a search meet the goal, and the verdict on the nearest. `name` names the search."""
     judged = [(verdict_on_trial(goal, trial.metrics), trial) for trial in best_first(trials)]
     if not judged:
         speeds = [one for trial in trials if (one := speedup_in(trial.metrics)) is not None]
@@ -419,10 +419,10 @@ def measured_in_trial(metrics: Mapping[str, float]) -> Iterator[str]:
 
 
 def fastest_possible(share: float, least: float) -> str:
-    """Return how fast a network can become, before its search.
+    """Return a sentence on the largest possible speedup of a network, by Amdahl's law, before its search.
 
     Args:
-        share: of the network's time that the layers to replace take, between 0 and 1.
+        share: the share of the network's time in the layers to replace, between 0 and 1.
         least: the speedup that the goal asks for.
     """
     most = 1 / (1 - share)
@@ -434,7 +434,7 @@ def fastest_possible(share: float, least: float) -> str:
 
 
 def mixture_lines(choice: LayerChoice | None) -> Iterator[str]:
-    """Yield a sentence for each mixture: which operator is where, and how much of the network's time it saves there."""
+    """Yield a sentence for each mixture: its operators by layer, and the time that each saves as a share of the network's."""
     for mixture in () if choice is None else choice.mixtures:
         parts = []
         for operator in dict.fromkeys(mixture.operators.values()):
@@ -447,7 +447,7 @@ def mixture_lines(choice: LayerChoice | None) -> Iterator[str]:
 
 
 def mixture_notes(choice: LayerChoice | None) -> Iterator[str]:
-    """Yield a sentence for each mixture: how fast the savings in its layers would make it, and how fast it was then."""
+    """Yield a sentence for each mixture: the expected speedup by its savings, and the measured speedup."""
     for mixture in () if choice is None else choice.mixtures:
         name = mixture.name if mixture.base == ORIGINAL else f"{mixture.name} is in the network {mixture.base}, and"
         expected = "take no time" if isinf(mixture.expected) else f"be {times_as_fast(mixture.expected)}"
@@ -458,25 +458,25 @@ def mixture_notes(choice: LayerChoice | None) -> Iterator[str]:
 
 
 def not_taken(option: LayerOption, metric: Metric) -> str:
-    """Return what an operator that was not chosen for a layer saves and loses there."""
+    """Return an alternative that was not chosen for a layer in words, with its saving of time and loss of score there."""
     lost = "–" if option.loss is None else metric.with_unit(f"{option.loss / metric.step:.2g}")
     return f"{option.operator} (saves {_percent(option.saving)}, loses {lost})"
 
 
 def no_other_choice(speedup: float, apart: Sequence[str], *, is_by_hand: bool) -> str:
-    """Return that no other choice of operators for layers would be as fast as it is to be, and which do not fit together."""
+    """Return a clause: no other choice of operators would reach `speedup`; then the clauses `apart` on misfits."""
     around = " around those that are kept and fixed" if is_by_hand else ""
     fast = times_as_fast(speedup, form="g")
     return "; ".join([f"no other choice of operators{around} would make the network {fast}", *apart])
 
 
 def majority_text(label: int | None, share: float) -> str:
-    """Return in words that one label is this share of the test data."""
+    """Return a clause on the most frequent label: its share of the test data, and the accuracy of always answering it."""
     return f"{share:.1%} of the test data's labels are {label}, so that always answering {label} has the accuracy {share:.3f}"
 
 
 def majority_warning(label: int | None, share: float | None, original: float | None) -> str | None:
-    """Return a sentence on accuracies where one label is so frequent that they say little; None if there is nothing to warn of.
+    """Return a warning that accuracies say little, since one label is so frequent; None if no warning is due.
 
     Args:
         label, share: the most frequent label of the test data and its share; None where it is not known.
@@ -493,7 +493,7 @@ def majority_warning(label: int | None, share: float | None, original: float | N
 
 
 def setting(times: Sequence[Latency]) -> str:
-    """Return the batch and the threads of measurements as text; what differs between them is left out."""
+    """Return the batch and the threads of latencies in words; a value that differs among them is left out."""
     batches, threads = {row.batch for row in times} - {None}, {row.threads for row in times} - {None}
     parts = [f"batch of {batch}" for batch in batches] if len(batches) == 1 else []
     parts += [plural(count, "thread") for count in threads if count is not None] if len(threads) == 1 else []
@@ -505,10 +505,11 @@ def _percent(share: float) -> str:
 
 
 def verdict_lines(run: Run) -> list[Line]:
-    """Return the verdict of the page: an answer for each compiler and device, the goal's first, and what was measured.
+    """Return the sentences at the top of the page: an answer for each compiler and device (the goal's first), and what was
+    measured.
 
-    The answer is the fastest operator that costs little of the score. Where nothing is faster, or something was not measured,
-    the sentences say so.
+    The answer is the fastest operator with a small loss of score. If no operator is faster, or a quantity was not measured, the
+    sentences say so.
     """
     return _PageVerdict(run).lines()
 
@@ -518,10 +519,10 @@ class _PageVerdict:
 
     Attributes:
         run: the run.
-        metric: of the scores.
+        metric: the metric of the scores.
         original: the score of the original network.
         networks: the other networks by name, as far as their scores are finite.
-        most: the loss of score that a network may have: as much as the goal allows, else what the metric says, else `WITHIN`.
+        most: the largest allowed loss of score: the goal's, else the metric's own default, else `WITHIN`.
         timed: the speedups by device and compiler, the goal's first, and by the network's name. A latency below what the
             device's peak speed allows is not counted, and neither is one in lower precision, since the scores are of networks
             as they were trained.
@@ -574,17 +575,17 @@ class _PageVerdict:
         return self.metric.amount(self.most)
 
     def _near(self) -> list[str]:
-        """Return the names of the found operators within the margin."""
+        """Return the names of the synthesized operators whose loss of score is allowed."""
         return [row.operator for row in self.networks.values() if row.role == FOUND and row.lost.value <= self.most]
 
     def _nearest_beyond(self, speedups: Mapping[str, Speedup]) -> str | None:
-        """Return the found operator with the best score, if scores are known and all are beyond the margin; else None."""
+        """Return the synthesized operator with the best score, if all known scores lose more than is allowed; else None."""
         names = [name for name, row in speedups.items() if row.role == FOUND and name in self.networks]
         lost = {name: value for name in names if not isnan(value := self.networks[name].lost.value)}
         return min(lost, key=lost.__getitem__) if lost and min(lost.values()) > self.most else None
 
     def _by_goal(self) -> list[Line]:
-        """Return the number of operators that meet the goal, in words; nothing if none was judged."""
+        """Return sentences on how many operators meet the goal, and which is best; [] if none was judged."""
         goal, lines = self.run.goal, list[Line]()
         if goal is not None:
             lines += beside_rivals(goal, self.metric, self.run.scores)
@@ -621,7 +622,7 @@ class _PageVerdict:
         return None if row is None else row.ratio.value
 
     def _why(self, doubted: Sequence[Score]) -> str:
-        """Return why it is not certain that these networks meet the goal."""
+        """Return a clause: why it is not certain that these networks meet the goal."""
         goal = self.run.goal
         if goal is None or goal.lose_at_most is None or all(row.lost.is_certain for row in doubted):
             return "an interval contains the limit"
@@ -631,7 +632,7 @@ class _PageVerdict:
         return f"there is no interval of the {self.metric.name} ({one_seed}train with more seeds)"
 
     def _doubt(self, doubted: Sequence[Score]) -> list[Line]:
-        """Return the uncertainty of the nearest network's score; nothing if its interval does not contain the goal's limit."""
+        """Return a sentence on the nearest network, if its score's interval contains the goal's limit; else []."""
         nearest = min(doubted, key=lambda row: (isnan(row.lost.value), row.lost.value))
         lost, most = nearest.lost, None if self.run.goal is None else self.run.goal.lose_at_most
         if most is None or not (lost.is_certain and lost.low <= most < lost.high):
@@ -641,9 +642,9 @@ class _PageVerdict:
         return [Line("The nearest by its score is ", nearest.operator, f", {self._score(nearest)}, {where}: {seeds}.")]
 
     def _fastest(self, where: str, speedups: Mapping[str, Speedup]) -> Line:
-        """Return which found operator is the fastest within the margin by one compiler on one device, or why none is.
+        """Return a sentence on the fastest synthesized operator with one compiler and device, or why none is faster.
 
-        If scores are known, one is within the margin.
+        If scores are known, only operators with an allowed loss of score count; there must be one.
         """
         metric, fastest = self.metric, sorted(speedups, key=lambda name: -speedups[name].ratio.value)
         found = [name for name in fastest if speedups[name].role == FOUND]
@@ -674,7 +675,7 @@ class _PageVerdict:
         return Line(f"Fastest within {self._margin} {where}: ", best, f", {numbers}.{faster}")
 
     def _cheapest(self) -> Line:
-        """Return which found operator has the fewest FLOPs within the margin, where no latency is known."""
+        """Return a sentence on the synthesized operator with the fewest FLOPs and an allowed loss, if no latency is known."""
         metric, start = self.metric, "No speedup of a whole network was measured. "
         found = [row for row in self.networks.values() if row.role == FOUND]
         if not found:
@@ -689,7 +690,7 @@ class _PageVerdict:
         return Line(f"{start}{none}The best {metric.name}: ", nearest.operator, f", {self._score(nearest)}.")
 
     def _best_trial(self) -> Line:
-        """Return the best trial and what the search measured of it, where nothing was trained again or measured."""
+        """Return a sentence on the best trial and its metrics, for a run in which nothing was trained again or measured."""
         run, done = self.run, best_first(self.run.trials)
         layers = "" if not run.layers else " Single layers were measured: see Layers."
         start = "No network was trained again or measured"
@@ -709,7 +710,7 @@ class _PageVerdict:
         return Line(before, shown, f"{after}.") if shown in run.operators else Line(f"{before}{shown}{after}.")
 
     def _score(self, network: Score) -> str:
-        """Return a network's score against the original's, in words. Without an interval, it names both scores."""
+        """Return the difference of a network's score from the original's in words; without an interval, both scores."""
         lost, metric = network.lost, self.metric
         if not lost.is_certain:
             theirs = None if self.original is None else self.original.score
@@ -728,7 +729,7 @@ class _PageVerdict:
         return f"{metric.name} {way} (95 %: {low} to {high})"
 
     def _majority(self) -> str | None:
-        """Return a warning if one label is so frequent that accuracies say little; None if there is nothing to warn of."""
+        """Return the warning of `majority_warning` for the run's test data; None if no warning is due."""
         if self.run.majority is None or self.metric != ACCURACY:
             return None
         return majority_warning(*self.run.majority, None if self.original is None else self.original.score)

@@ -1,4 +1,4 @@
-"""The tables of a folder of results: values of a run are written as tables here, and read from tables. Nothing else does.
+"""The tables of a folder of results: this module alone writes values of a run as tables, and reads them from tables.
 
 The table of measurements is the one table of numbers: it has a row for each measurement and a column for each field of
 `Measurement`; own and published numbers may be mixed. `tables/scores`, `latency`, `layers` and `goal` are views of it
@@ -69,7 +69,7 @@ CHECKED: dict[str, Any] = {
 
 
 def measurement_table(measurements: Iterable[Measurement]) -> pandas.DataFrame:
-    """Return the table. Versions are JSON, times are UTC; what is unknown is missing."""
+    """Return measurements as a table. Versions are JSON, times are UTC; unknown values are missing cells."""
     import pandas
 
     rows = [
@@ -143,7 +143,7 @@ def curve_rows(record: TrainingRecord, source: str, key: str | None, experiment:
 def read_losses(folder: Path, made_by: str) -> pandas.DataFrame:
     """Return the loss curves in a folder of results (`LOSS_COLUMNS`); a table without rows if there are none.
 
-    Those of an import name no experiment.
+    Curves of imported records name no experiment.
     """
     file = folder / FOLDER / f"{LOSSES}.parquet"
     if not file.is_file():
@@ -154,8 +154,8 @@ def read_losses(folder: Path, made_by: str) -> pandas.DataFrame:
 def score_table(scores: Iterable[Score], *, judged: bool = False) -> pandas.DataFrame:
     """Return a row for each network that was trained: `SCORE_COLUMNS` and `key`.
 
-    With `judged`, there are also the columns `verdict`, `verdict_reason` and `verdict_missing` and, if any is known, those of
-    the speedup that the verdict is about: `goal_speedup` with its interval, and `goal_timed`.
+    `judged` adds the columns `verdict`, `verdict_reason` and `verdict_missing` and, if any is known, the verdict's speedup:
+    `goal_speedup` with its interval, and `goal_timed`.
     """
     import pandas
 
@@ -228,7 +228,7 @@ def breakdown_table(parts: Iterable[TimedPart]) -> pandas.DataFrame:
 
 
 def read_breakdown(folder: Path, made_by: str) -> list[TimedPart]:
-    """Return where the time goes, by the table in a folder of results; [] without one. SpecError if it is damaged."""
+    """Return the parts of networks' time in a folder's table of breakdowns; [] without it. SpecError if it is damaged."""
     file = folder / FOLDER / f"{OF_BREAKDOWN}.parquet"
     return parts_in(read_parquet(file, made_by, BREAKDOWN_COLUMNS)) if file.is_file() else []
 
@@ -244,7 +244,7 @@ def measurements_in(table: pandas.DataFrame) -> list[Measurement]:
 
 
 def number(value: Any) -> float | None:
-    """Return a cell of a table as a number; None where it has none."""
+    """Return a cell of a table as a number; None if it is missing, NaN or a text."""
     if value is None or isinstance(value, str):
         return None
     if isinstance(value, float | int):  # most cells of long tables, where pandas takes ten times as long
@@ -255,13 +255,13 @@ def number(value: Any) -> float | None:
 
 
 class Row:
-    """A row of a table, whose cells are read by their kind. A column that the table lacks is missing in its rows."""
+    """A row of a table, with a reader for each type of cell. Cells of a column that the table lacks are missing."""
 
     def __init__(self, cells: Mapping[Hashable, Any]) -> None:
         self._cells = cells
 
     def text(self, name: str) -> str:
-        """Return a text; "" where it is missing."""
+        """Return the text in a column; "" if it is missing."""
         value = self._cells.get(name)
         if value is None or isinstance(value, str):
             return value or ""
@@ -270,32 +270,32 @@ class Row:
         return "" if pandas.isna(value) else str(value)
 
     def number(self, name: str) -> float | None:
-        """Return a number; None where it is missing."""
+        """Return the number in a column; None if it is missing."""
         return number(self._cells.get(name))
 
     def count(self, name: str) -> int | None:
-        """Return a whole number; None where it is missing."""
+        """Return the whole number in a column; None if it is missing."""
         found = self.number(name)
         return None if found is None else int(found)
 
     def is_true(self, name: str) -> bool:
-        """Return whether a cell is true; it is not where it is missing."""
+        """Return whether the cell in a column is true; false if it is missing."""
         return self.answer(name) is True
 
     def answer(self, name: str) -> bool | None:
-        """Return a boolean; None where it is missing."""
+        """Return the boolean in a column; None if it is missing."""
         found = self.number(name)
         return None if found is None else bool(found)
 
     def time(self, name: str) -> datetime | None:
-        """Return a date with its time of day; None where it is missing."""
+        """Return the date and time in a column; None if it is missing."""
         import pandas
 
         value: datetime = pandas.Timestamp(self._cells.get(name, pandas.NaT))
         return None if pandas.isna(value) else value
 
     def interval(self, name: str, low: str = "", high: str = "") -> Interval:
-        """Return a number with the ends of its interval, by default in the columns `NAME_low` and `NAME_high`."""
+        """Return the number in a column with its interval; its ends are by default in `NAME_low` and `NAME_high`."""
         found = map(self.number, (name, low or f"{name}_low", high or f"{name}_high"))
         return Interval(*(nan if one is None else one for one in found))
 
@@ -306,7 +306,7 @@ def rows_in(table: pandas.DataFrame) -> list[Row]:
 
 
 def complete(rows: pandas.DataFrame, columns: Sequence[str], kind: str) -> pandas.DataFrame:
-    """Return the table, numbered from 0; an empty one gets the columns it lacks. SpecError if one with rows lacks any."""
+    """Return the table with its rows numbered from 0. Missing columns: added if it has no rows, else SpecError."""
     if rows.empty:
         return rows.reindex(columns=list(dict.fromkeys([*rows.columns, *columns])))
     if missing := [name for name in columns if name not in rows.columns]:
@@ -316,7 +316,7 @@ def complete(rows: pandas.DataFrame, columns: Sequence[str], kind: str) -> panda
 
 
 def latencies_in(table: pandas.DataFrame, kind: str = "latency") -> list[Latency]:
-    """Return the rows of a table of latencies, also one of layers. SpecError if it lacks a column."""
+    """Return the latencies in a table, of networks or of layers (`kind`, for messages). SpecError if it lacks a column."""
     columns = LATENCY_COLUMNS if kind == "latency" else (*LATENCY_COLUMNS, "layer")
     return [
         Latency(
@@ -331,7 +331,7 @@ def latencies_in(table: pandas.DataFrame, kind: str = "latency") -> list[Latency
 
 
 def parts_in(table: pandas.DataFrame) -> list[TimedPart]:
-    """Return the rows of a table of where the time goes. SpecError if it lacks a column."""
+    """Return the parts of networks' time in a table of breakdowns. SpecError if it lacks a column."""
     return [
         TimedPart(
             row.text("operator"), row.text("key"), row.text("role"), row.text("device"), row.text("compiler"),
@@ -344,7 +344,7 @@ def parts_in(table: pandas.DataFrame) -> list[TimedPart]:
 
 
 def trials_in(table: pandas.DataFrame) -> list[Trial]:
-    """Return the rows of a table of trials. SpecError if it lacks a column."""
+    """Return the trials in a table. SpecError if it lacks a column."""
     found = complete(table, TRIAL_COLUMNS, "trials")
     of_metrics = [name for name in found.columns if str(name).startswith(METRIC)]
     names = [str(name).removeprefix(METRIC) for name in of_metrics]

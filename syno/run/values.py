@@ -1,4 +1,4 @@
-"""What is known of the networks and the trials of a run, as values. Figures, pages and sentences are made of these.
+"""The values of a run: scores, verdicts, latencies, speedups, trials. Figures, pages and sentences are made of them.
 
 An unknown number is None; an unknown end of an interval is NaN, an unknown text empty.
 """
@@ -28,14 +28,14 @@ _ID = re.compile(r"^id ([0-9a-f]+)\s*$", re.MULTILINE)  # the last line of an op
 
 
 class Part(NamedTuple):
-    """One requirement of a goal, and how a network meets it.
+    """The part of a verdict on one requirement of a goal: whether, and by how much, a network meets it.
 
     Attributes:
         name: `SPEED`, `SCORE`, or a cost.
-        state: as in a verdict.
+        state: "meets", "may meet", "misses" or "unknown" (`Verdict.state`).
         measured: the speedup, the loss of score, or the cost as a share of the original's; NaN where it was not measured.
-        required: the least speedup, or the largest loss or share; None where any will do.
-        missing: by how much it is missed, as a share, by which networks are ordered; 0 if it is met.
+        required: the least speedup, or the largest loss or share; None if the goal sets no limit.
+        missing: the relative shortfall, by which networks are ordered; 0 if the requirement is met.
     """
 
     name: str
@@ -49,10 +49,10 @@ class Verdict(NamedTuple):
     """The verdict on a network by a goal.
 
     Attributes:
-        parts: by the goal's requirements.
-        metric: of the score.
+        parts: the verdict's part on each requirement of the goal.
+        metric: the metric of the score.
         seeds: the number of trainings behind the score; None if it is not known.
-        among: the number of networks that it was chosen from, which the intervals count.
+        among: the number of networks that this one was chosen from; its intervals are simultaneous over them.
     """
 
     parts: tuple[Part, ...]
@@ -62,11 +62,11 @@ class Verdict(NamedTuple):
 
     @property
     def state(self) -> State:
-        """The worst state of a requirement.
+        """The worst state of the goal's requirements.
 
-        "meets": all of it, with the whole intervals; "may meet": an interval contains the goal, or there is none, as with one
-        seed, and the number itself meets it; "misses": an interval lies outside, or a number without one; "unknown": something
-        was not measured.
+        "meets": the whole interval meets the requirement; "may meet": the interval contains the limit, or there is no interval
+        (as with one seed) and the number meets it; "misses": the whole interval, or a number without one, misses it;
+        "unknown": the quantity was not measured.
         """
         return max((part.state for part in self.parts), key=STATES.index, default="unknown")
 
@@ -86,16 +86,16 @@ class Score:
     """A network's score, its mean over seeds, its costs, and the verdict on it.
 
     Attributes:
-        operator, role, key, operator_id: of the operator.
+        operator, role, key, operator_id: the operator's name, its part in the experiment, its key in the store, and its id.
         metric: the name of the score's metric.
         score, spread, seeds: the mean, which is infinite after a training that diverged, the standard deviation, and the number
             of seeds.
-        difference: from the original's score.
+        difference: the difference from the original's score, with its interval.
         flops, flops_share, parameters, parameters_share: costs, and as shares of the original's.
-        verdict: by the goal of the search; None without a goal.
-        speedup, timed: the one that the verdict is about, and how it was timed.
-        reward: in the search, where the score is from there.
-        among: the number of networks that it was chosen from by these numbers: its intervals count that.
+        verdict: the verdict by the goal of the search; None without a goal.
+        speedup, timed: the speedup in the verdict, and how it was timed.
+        reward: the reward of the trial, if the score is the search's.
+        among: the number of networks that this one was chosen from by these numbers; its intervals are simultaneous over them.
     """
 
     operator: str
@@ -145,15 +145,15 @@ class Latency:
     """The latency of a network, or of one of its layers.
 
     Attributes:
-        operator, role, key, operator_id: of the operator.
+        operator, role, key, operator_id: as in `Score`.
         layer: the layer; "" for the whole network.
-        device, device_name, compiler: where; the device as the settings name it, and as it names itself.
+        device, device_name, compiler: the device as the settings name it and as it names itself, and the compiler.
         status, reason: as in a measurement.
         ms: milliseconds of one call; NaN where there is none.
-        speedup: over the original there.
+        speedup: the speedup over the original with this compiler and device.
         batch, threads, is_checked: as in a measurement.
         is_suspicious: whether it is faster than the device's own peak allows.
-        of_limit: the share of the device's limit; None if it is not known.
+        of_limit: the shortest time that the device's peak allows, as a share of the latency; None if it is not known.
     """
 
     operator: str
@@ -190,10 +190,10 @@ class Speedup:
     """A network's speedup over the original.
 
     Attributes:
-        operator, key, role: of the operator.
-        device, compiler: where.
+        operator, key, role: as in `Score`.
+        device, compiler: the device and the compiler of the measurement.
         ratio: the speedup.
-        timed: how.
+        timed: how it was timed, such as `syno.run.speedups.IN_TURNS`.
         is_suspicious: whether a latency behind it is faster than the device's own peak allows.
     """
 
@@ -217,12 +217,12 @@ class TimedPart:
     """The time of a part of a network; `syno.run.breakdown.parts_of_record` says what the parts are.
 
     Attributes:
-        operator, key, role, operator_id: of the operator.
-        device, compiler: where.
-        part, layer, count, stage: the part, its layer and how many the network has, and the stage; "" where there is none.
+        operator, key, role, operator_id: as in `Score`.
+        device, compiler: the device and the compiler of the measurement.
+        part, layer, count, stage: the part, its layer and the number of such layers, and the operator's stage; "" without one.
         ms, speedup: milliseconds, and the speedup over the original; NaN where they are unknown.
         status, reason, source: as in a measurement.
-        of_limit: the share of the device's limit; None if it is not known.
+        of_limit: the shortest time that the device's peak allows, as a share of `ms`; None if it is not known.
     """
 
     operator: str
@@ -258,14 +258,14 @@ class Trial:
     """A trial of a search, as `syno.search.storage.records.table` has it.
 
     Attributes:
-        number, outcome, reward: of the trial.
-        metrics: what was measured, by name.
+        number, outcome, reward: number, outcome and reward of the trial.
+        metrics: the measured values by the metric's name.
         name, operator: the operator's name, and its text.
-        message: why it is not complete.
-        started, ended, seconds: when it ran, and how long the evaluation took.
-        worker: who ran it.
-        path, steps: the kinds and the ids of its steps, separated by spaces.
-        versions: of the packages.
+        message: the reason why the trial is not complete.
+        started, ended, seconds: when the trial ran, and how long its evaluation took.
+        worker: host and process id of the worker.
+        path, steps: the kinds and the ids of the trial's steps from the root of the space, separated by spaces.
+        versions: versions of the packages.
     """
 
     number: int
@@ -305,7 +305,7 @@ def best_first(trials: Iterable[Trial]) -> list[Trial]:
 
 
 def last_of_each(values: Iterable[T], key: Callable[[T], Hashable]) -> list[T]:
-    """Return the last value of each key, in the order of these: a table may repeat a measurement."""
+    """Return the last value of each key, in the order in which these stand: a table may repeat a measurement."""
     kept: dict[Hashable, T] = {}
     for one in values:
         kept.pop(key(one), None)
@@ -314,7 +314,7 @@ def last_of_each(values: Iterable[T], key: Callable[[T], Hashable]) -> list[T]:
 
 
 def by_target(values: Iterable[T], target: Callable[[T], Target]) -> dict[Target, list[T]]:
-    """Return values by device and compiler, in the order of these."""
+    """Return values grouped by (device, compiler), in alphabetical order of these pairs."""
     groups: dict[Target, list[T]] = {}
     for one in values:
         groups.setdefault(target(one), []).append(one)

@@ -1,4 +1,4 @@
-"""The scores and latencies of an experiment's networks, by its measurements."""
+"""The scores and latencies of an experiment's networks, computed from its measurements."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def _score(rows: Sequence[Measurement], original: Sequence[Measurement] | None) 
 
 
 def _by_seed(rows: Sequence[Measurement]) -> list[float]:
-    """Return the score of each seed; where one is missing, training diverged."""
+    """Return the score of each seed; `Metric.of_broken` if a score is missing, since that training diverged."""
     known = [(METRICS[one.metric], one.value) for one in rows if one.metric in METRICS]
     return [metric.of_broken if value is None else value for metric, value in known]
 
 
 def _cost(rows: Sequence[Measurement], original: Sequence[Measurement] | None, name: str) -> tuple[float, float | None]:
-    """Return a cost, of the first seed, and as a share of the original's."""
+    """Return a cost of a network (FLOPs or parameters), from its first seed, and its share of the original's cost."""
     own, *theirs = (
         next(one.value for one in group if one.metric == name and one.value is not None)
         for group in (rows, *([] if original is None else [original]))
@@ -62,14 +62,14 @@ def _cost(rows: Sequence[Measurement], original: Sequence[Measurement] | None, n
 def latencies_of(measured: Iterable[Measurement]) -> list[Latency]:
     """Return the latencies of whole networks.
 
-    Speedups are over the original, by the same compiler on the same device, and of measurements whose status is "ok".
+    Speedups are over the original with the same compiler and device, for measurements with the status "ok" only.
     """
     rows = [one for one in measured if one.layer is None]
     return _latencies(rows, lambda one: (one.device_setting, one.compiler))
 
 
 def layers_of(measured: Iterable[Measurement]) -> list[Latency]:
-    """Return the latencies of single layers. Speedups are over the original's same layer, likewise."""
+    """Return the latencies of single layers; speedups are over the same layer of the original, as in `latencies_of`."""
     rows = [one for one in measured if one.layer is not None]
     return _latencies(rows, lambda one: (one.device_setting, one.compiler, one.layer))
 

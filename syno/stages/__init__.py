@@ -1,1 +1,1 @@
-"""The stages of an experiment. Each reads the files of those before it, and writes its own, whole."""
+"""The stages of an experiment. Each reads the files of earlier stages, and writes its own files atomically."""

@@ -1,16 +1,16 @@
-"""The choice of an operator for each layer of the network, from the trained original, by what it saves and costs there.
+"""The choice of an operator for each layer of the trained original, by the time that it saves and the score that it costs.
 
 The measurements are here; `syno.search.mixtures` chooses by them.
 
 - **Saving**: an operator is put into all layers of one size, and the network is timed in turns with the original.
 - **Error**: it is put into one layer and fitted (`syno.train.layer_fit`); the error is the distance between the outputs of the
-  network and of the original. Errors alone do not tell: separable convolutions have small ones, and learn less than others.
+  network and of the original. Errors alone do not predict scores: separable convolutions have small errors, and learn less.
 - **Loss**: the network with the operator in all layers is trained as in the search; the loss of score is shared among the
   layers by their errors. The price of dropping a layer is measured with half of the layers dropped; mixtures may drop at most
   that many, since prices do not extrapolate.
 
-Integer programming finds the mixtures that lose the least at some speeds, or, where the goal looks for the fastest one, at
-higher and higher speeds. Savings do not add up exactly, so mixtures are timed, and chosen again where they are too slow. They
+Integer programming finds the mixtures with the least loss at several speeds; if the goal asks for the fastest network, at
+increasing speeds. Savings do not add up exactly, so mixtures are timed, and chosen again where they are too slow. They
 are trained as in the search, and the best are trained with all seeds (`syno.stages.rivals`). Layers that the settings keep or
 fix (`keep`, `fix`) are no part of the choice.
 """
@@ -62,7 +62,8 @@ def choose_mixtures(experiment: Experiment, output: Path | None = None) -> Choic
         experiment: has settings for mixtures, and selected operators.
         output: file of the record; by default in the folder of results.
 
-    Raises SpecError if it asks for none, or nothing is selected yet; DeviceError if the original cannot be measured.
+    Raises SpecError if the settings ask for no mixtures, or no operators are selected yet; DeviceError if the original cannot
+    be measured.
     """
     experiment.use_code()
     settings = experiment.mixtures
@@ -143,7 +144,7 @@ class Step(Progress):
 
 @dataclass
 class _Choice:
-    """A choice, step by step."""
+    """One run of the choice for an experiment, with the prices, scores and alternatives that it has measured so far."""
 
     experiment: Experiment
     settings: MixtureSettings
@@ -167,7 +168,7 @@ class _Choice:
 
     @cached_property
     def goal(self) -> float:
-        """The speedup that mixtures are chosen for."""
+        """The speedup over the original that mixtures are chosen for: the goal's, or a default if the goal has none."""
         return self.asked.speedup or AUTO_SPEEDUP
 
     @cached_property
@@ -196,7 +197,7 @@ class _Choice:
 
     @cached_property
     def all_operators(self) -> dict[str, AnyOperator]:
-        """The operators to choose from, and those that are fixed, by name."""
+        """The operators to choose from and the fixed operators, by name."""
         return {**self.operators, **{one.name: one for one in self.fixed.values()}}
 
     def bases(self) -> Iterator[tuple[NarrowerNetwork | None, float]]:
@@ -272,7 +273,7 @@ class _Choice:
         return (misses, *((speed, quality) if self._finds_fastest and not misses else (quality, speed)))
 
     def _loses_little(self, one: ChosenMixture) -> bool:
-        """Whether a mixture loses no more than the goal allows."""
+        """Whether a mixture's loss of score, by its training with the search's settings, is within the goal."""
         if not self._is_expected_to_lose_little(one):
             return False
         return self._best - self.workload.metric.quality(self._score(one.replacement)) <= self._most_lost
@@ -293,7 +294,10 @@ class _Choice:
         return self.asked.find == "fastest"
 
     def _options(self, base: NarrowerNetwork | None, time: float) -> dict[str, dict[str, Option]]:
-        """Return the options of each layer of a network: each operator's saving, and its error in place of a loss."""
+        """Time and fit the operators in a base network of latency `time` (share of the original's).
+
+        Returns {layer: {operator: its saving and error}}; the loss of score is not known yet.
+        """
         found: dict[str, dict[str, Option]] = {}
         for mixture in self._networks_to_time(base):
             ((operator, names),), title = mixture.parts, mixture.name
@@ -313,7 +317,7 @@ class _Choice:
         return found
 
     def _networks_to_time(self, base: NarrowerNetwork | None) -> list[Mixture]:
-        """Return the networks to time for a base: each alternative in all layers of one size in which it fits."""
+        """Return the networks to time for a base: one for each alternative and layer size."""
         if base not in self._to_time:
             try:
                 sizes = self.workload.equal_layers(base)
@@ -407,7 +411,10 @@ class _Choice:
                 speeds.append(following)
 
     def _chosen(self, prices: Prices, base: NarrowerNetwork | None, speedup: float) -> Iterator[ChosenMixture]:
-        """Yield mixtures in a base for this speedup, with larger targets until one reaches it, or reaches the goal's."""
+        """Yield the mixtures solved and timed for this speedup; the solver's target rises until a mixture is fast enough.
+
+        Fast enough is the smaller of `speedup` and the goal's speedup. At most `ROUNDS` rounds.
+        """
         single = [] if self.by_hand or base is not None else self._single(prices.options)
         target = prices.target(speedup)
         for _ in range(ROUNDS):
@@ -433,7 +440,7 @@ class _Choice:
             target = prices.target(speedup, target)
 
     def _compare_pairs(self, mixture: Mixture, prices: Prices) -> bool:
-        """Time each narrower layer of a mixture together with the layers that read it; return whether the sums were wrong.
+        """Time each narrower layer of a mixture together with the layers that read it; return whether sums change.
 
         Part of a narrower layer's saving is in the layer that reads it, which has fewer inputs. If an operator replaces that
         layer, the saving is smaller.
@@ -455,7 +462,7 @@ class _Choice:
         return is_wrong
 
     def _single(self, options: Mapping[str, Mapping[str, Option]]) -> list[tuple[Place, ...]]:
-        """Return the choices to exclude: one operator in all layers is no mixture, and is trained in any case."""
+        """Return the choices that the solver must exclude: those with one operator in all layers, which are no mixtures."""
         layers = [layer.name for layer in self.workload.layers]
         names = [title for title in self.operators if all(title in options.get(layer, ()) for layer in layers)]
         return [tuple((layer, title) for layer in layers) for title in names]

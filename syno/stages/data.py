@@ -38,7 +38,7 @@ class DataRecord(Record):
 
     Attributes:
         data: name of the data set.
-        hash: hash of the pictures and labels, or of the tokens; of a user's own network or data, of its code and content, too.
+        hash: hash of the pictures and labels, or of the tokens; a user's own network or data adds its code and content.
         own_code: a checksum of the user's own code in the network and the data; "" if there is none.
         metric: the key of the score's metric of a task of one's own; None for classification and text.
         inputs: of a task of one's own: what the network is called with.
@@ -129,13 +129,13 @@ class DataRecord(Record):
 
     @property
     def shapes(self) -> list[str]:
-        """The tensors among the network's inputs in words, such as "float32 [8, 3, 16]", of a task of one's own."""
+        """The input tensors of a network with a task of its own, each as dtype and shape, such as "float32 [8, 3, 16]"."""
         leaves = () if self.inputs is None else self.inputs.leaves
         return [f"{one.dtype} {list(one.shape)}" for one in leaves if isinstance(one, GivenTensor)]
 
     @property
     def samples(self) -> str:
-        """The name of the samples in words."""
+        """What a sample is called in messages, in the plural."""
         if self.metric is not None:
             return "inputs"
         return "tokens" if self.image_shape is None else samples_in_words(self.image_shape)
@@ -202,7 +202,7 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
 
 
 def _check_known_operators(experiment: Experiment) -> None:
-    """Raise SpecError if a baseline or a rival is no known operator: now, and not after a search."""
+    """Raise SpecError if a baseline or a rival is no known operator, before hours are spent on a search."""
     for option, choices in (("train: baselines", experiment.baselines), ("rivals: operators", experiment.rival_operators)):
         for choice in choices.values():
             try:
@@ -388,7 +388,7 @@ def _weights(experiment: Experiment, record: DataRecord) -> Iterator[str]:
 
 
 def _fastest(experiment: Experiment, record: DataRecord) -> Iterator[str]:
-    """Yield sentences on the largest possible speedup, by the share of time of the replaced layers, if the goal has one."""
+    """Yield sentences on the largest possible speedup, from the replaced layers' share of time, if the goal has a speedup."""
     least = None if experiment.goal is None else experiment.goal.least_speedup
     share = sum(record.time_shares.get(name, 0.0) for name in record.layers)
     if least is None or not 0 < share < 1:

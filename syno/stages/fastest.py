@@ -24,7 +24,7 @@ Pair = tuple[str, str]  # compiler, device
 
 
 class Measured(NamedTuple):
-    """The latencies that compare for a pair of compiler and device, in milliseconds: by key, and the original network's."""
+    """The comparable latencies for one pair of compiler and device, in milliseconds: by operator key, and the original's."""
 
     pair: Pair
     latencies: Mapping[str, float]
@@ -32,15 +32,15 @@ class Measured(NamedTuple):
 
     @property
     def fastest(self) -> str:
-        """The key of the fastest operator, the first of equal ones."""
+        """The key of the fastest operator; the first operator among equals."""
         return min(self.latencies, key=self.latencies.__getitem__)
 
 
 def fastest(experiment: Experiment, names: Mapping[str, str]) -> dict[str, tuple[FastestOn, ...]]:
-    """Return the fastest operator for each pair of compiler and device, by key, with the pairs.
+    """Return the operators that are the fastest for a pair of compiler and device, by key, with these pairs.
 
-    Of equal latencies, that of the operator that comes first on the shortlist wins. If there are more operators than `count`,
-    those that are the fastest for most pairs are taken, and of these, those of earlier pairs.
+    Among equal latencies, the operator that comes first on the shortlist wins. If more operators than `count` are the fastest
+    for some pair, those that win the most pairs are kept, and among equals those that win earlier pairs.
 
     Args:
         experiment: the experiment.
@@ -54,10 +54,10 @@ def fastest(experiment: Experiment, names: Mapping[str, str]) -> dict[str, tuple
 
 
 def ahead(experiment: Experiment, names: Mapping[str, str], qualities: Mapping[str, float]) -> dict[str, tuple[FastestOn, ...]]:
-    """Return the operators on the front of quality and latency for some pair, by key; and where they are the fastest.
+    """Return the operators on the front of quality and latency for some pair, by key, and the pairs where each is the fastest.
 
-    If there are more than `count`, those on the fronts of most pairs are taken; of these, those of earlier pairs, and the
-    faster ones.
+    If there are more than `count`, those on the fronts of the most pairs are kept; among equals, those of earlier pairs, then
+    the faster operators.
 
     Args:
         experiment: the experiment.
@@ -76,15 +76,15 @@ def ahead(experiment: Experiment, names: Mapping[str, str], qualities: Mapping[s
 def measured(experiment: Experiment, names: Mapping[str, str]) -> list[Measured]:
     """Return the latencies of the shortlist for each pair of compiler and device that has any.
 
-    Only measurements that compare count: none that failed, is of a network that is not tuned completely, or is faster than the
-    device's peak allows.
+    Left out are measurements that failed, of networks that are not tuned completely, and faster than the device's peak
+    allows.
 
     Args:
         experiment: the experiment.
         names: names of the operators of the shortlist, by key, the best first.
 
-    Raises SpecError if a record is missing, damaged or of something else; NoneSelectedError if no operator was measured for any
-    pair.
+    Raises SpecError if a record is missing, damaged, or of another network or other settings; NoneSelectedError if no
+    operator was measured for any pair.
     """
     found: list[Measured] = []
     problems: list[str] = []
@@ -109,7 +109,7 @@ def measured(experiment: Experiment, names: Mapping[str, str]) -> list[Measured]
 
 
 def _places(key: str, found: list[Measured]) -> tuple[FastestOn, ...]:
-    """Return where an operator is the fastest."""
+    """Return the pairs of compiler and device for which an operator is the fastest, with its latency and speedup there."""
     return tuple(
         FastestOn(
             compiler=one.pair[0],
@@ -136,7 +136,7 @@ def _record(experiment: Experiment, key: str, pair: Pair) -> TuningRecord:
 
 
 def _problem(record: TuningRecord) -> str | None:
-    """Return why a measurement does not compare with others; None if it does."""
+    """Return why a measurement is not comparable with others (failed, partly tuned, implausible); None if it is."""
     if record.status != "ok":
         return f"{record.status}: {record.reason}"
     return "faster than the device's own peak allows" if record.suspicious else None

@@ -16,7 +16,7 @@ from syno.train.metric import ACCURACY, METRICS, OF_ORIGINAL, score_of
 
 
 def nearest_first(ranked: Sequence[Trial], goal: Goal) -> list[Trial]:
-    """Return complete trials in the order in which a goal takes them.
+    """Return complete trials sorted by how well they meet the goal.
 
     Trials that meet the goal with their one seed come first, sorted by the setting `find` of the goal: by accuracy, by speed,
     or with the Pareto front of score and speedup first. Then come trials that may meet the goal, sorted in the same way, and

@@ -1,6 +1,6 @@
 """What extensions add to the stages: output of their kinds of experiments, figures, and sources of operators.
 
-Importing this module loads next to nothing, as extensions import it for every command.
+This module imports few others at its top, since extensions import it for every command.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class FigureSet(ABC):
-    """Figures that some experiments have beside their own."""
+    """Figures that an extension adds to some experiments, beside the figures that every experiment has."""
 
     @abstractmethod
     def names(self, experiment: AnyExperiment) -> tuple[str, ...]:
@@ -40,9 +40,9 @@ class ExperimentKind(FigureSet):
     operator_files: tuple[str, ...] = ()  # in their folder, which a selection reads that takes operators from there
 
     def needs(self, experiment: AnyExperiment, left: Collection[str]) -> Mapping[str, Callable[[], str]]:
-        """Return functions that look for what the stages that are `left` need, by its name.
+        """Return probes of what the stages `left` (stages whose files are not there yet) need, by the name of the need.
 
-        Each returns what there is, or raises a SynoError, which says what to do.
+        Each probe returns a text that says what is installed, or raises a SynoError that says what to do.
         """
         return {}
 
@@ -72,12 +72,12 @@ SOURCES: list[OperatorSource] = []
 
 
 def kind_of(experiment: AnyExperiment) -> ExperimentKind | None:
-    """Return the kind of an experiment; None if it has operators of its own."""
+    """Return the extension's kind of an experiment; None for an experiment with operators of its own."""
     load_extensions()
     return KINDS.get(experiment.option)
 
 
 def source_of(folder: Path) -> OperatorSource | None:
-    """Return the kind of a folder from which operators are taken; None if it is of no such kind."""
+    """Return the operator source that reads this folder; None if no source does."""
     load_extensions()
     return next((source for source in SOURCES if source.includes(folder)), None)

@@ -157,7 +157,7 @@ def _finished(kept: Path) -> TuningRecord | None:
 
 
 def _place(experiment: Experiment, compiler: str, device: str) -> Device:
-    """Return the device as records have it."""
+    """Return the device of the experiment's settings as a record describes it: with its name, host and target."""
     from syno.measure.machine import device_name
     from syno.measure.tuning_record import Device
 
@@ -179,7 +179,7 @@ class TuningProgress(Progress):
 
     @classmethod
     def of(cls, title: str, findings: Findings, seconds: float) -> TuningProgress:
-        """Return the progress after so many seconds."""
+        """Return the progress that the findings of a measuring process show after `seconds`."""
         count = findings.count
         if findings.phase != "tuning" or count is None:
             return cls(title, 0, 1, 0, seconds=seconds, phase=findings.phase)

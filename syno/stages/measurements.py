@@ -36,18 +36,18 @@ class MeasurementKind:
         command: the word after `syno tune`.
         help: what the command does, for its help page.
         record: the class of records, a `syno.measure.tuning_record.MeasurementRecord`.
-        make: the function that measures, which `measure` calls. One of a few lines is in this module.
+        make: the function that measures, which `measure` calls. Functions of a few lines are in this module.
         is_measured: whether an experiment has jobs of this kind.
         is_in_table: whether the table of measurements has the rows of its records; if not, it has a table of its own.
-        is_read: whether the tables have the records that are there; by default as `is_measured`.
+        is_read: whether the tables include existing records; by default as `is_measured`.
         settings: the part of the experiment's settings that records depend on.
-        of_original: whether the original is measured by itself, on remote devices, too. Otherwise it is measured in turns with
-            each operator, on devices of this machine.
-        has_compiler: whether it is measured with each compiler. Otherwise PyTorch itself trains the networks.
-        is_of_shortlist: whether operators are selected by it (`select: by: latency`).
-        subject: what is measured, for messages.
+        of_original: whether the original has a measurement of its own, also on remote devices. Otherwise it is measured in
+            turns with each operator, on devices of this machine.
+        has_compiler: whether networks are measured with each compiler. Otherwise PyTorch itself trains the networks.
+        is_of_shortlist: whether operators may be selected by this quantity (`select: by: latency`).
+        subject: the measured quantity in words, for messages.
         is_by_layer: whether a job measures each size of the replaced layers, and so may take the time limit several times.
-        minutes: what the first attempt of a job may take, where there is no time limit.
+        minutes: time limit of a job's first attempt, where the settings have none.
     """
 
     name: str
@@ -106,7 +106,7 @@ class MeasurementKind:
         ]
 
     def records_of(self, experiment: Experiment) -> list[tuple[str, str]]:
-        """Return the pairs (compiler, device) whose records, as far as they are there, the tables of an experiment have."""
+        """Return the pairs (compiler, device) whose existing records are in the tables of an experiment."""
         if experiment.workload is None or not (self.is_read or self.is_measured)(experiment):
             return []
         if not self.of_original:
@@ -115,7 +115,7 @@ class MeasurementKind:
 
 
 def speedup_jobs(experiment: Experiment, networks: Sequence[str]) -> list[dict[str, str]]:
-    """Return the wildcards of the measurement of the selected operators' speedups: for the goal's compiler on its device."""
+    """Return the wildcards of the job that measures the selected operators' speedups, with the goal's compiler and device."""
     from syno.measure.compilers import name_in_files
 
     if experiment.goal_pair is None or experiment.workload is None:
@@ -125,7 +125,7 @@ def speedup_jobs(experiment: Experiment, networks: Sequence[str]) -> list[dict[s
 
 
 def network_latency(experiment: Experiment, network: Network, compiler: str, device: str, file: Path) -> TuningRecord:
-    """Compile and measure the whole network."""
+    """Compile the whole network and measure its latency."""
     from syno.stages.measure import measured, network_to_measure
 
     subject = network_to_measure(experiment, network, compiler, device)

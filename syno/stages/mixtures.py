@@ -30,7 +30,7 @@ class Alternative(BaseModel):
     """An operator in place of one layer.
 
     Attributes:
-        base: the network around it: "original", or the name of a pruned one.
+        base: the network around it: "original", or the name of a pruned network.
         layer: the layer's name.
         operator: the operator's name.
         saving: the saved time as a share of the original network's time.
@@ -51,10 +51,10 @@ class Alternative(BaseModel):
 
 
 class ChosenMixture(BaseModel):
-    """A mixture that was chosen.
+    """A mixture that was chosen, with its expected and measured speedup and score.
 
     Attributes:
-        mixture: its text.
+        mixture: the text of the mixture.
         expected: the expected speedup by the sum of its operators' savings; infinity if the sum is 1 or more.
         speedup: the measured speedup, in turns with the original; the verdict uses another measurement.
         loss: the sum of the expected losses of its operators.
@@ -77,7 +77,7 @@ class ChosenMixture(BaseModel):
 
     @property
     def replacement(self) -> Mixture:
-        """The mixture."""
+        """The mixture as a value, parsed from its text."""
         found = read_replacement(self.mixture)
         assert isinstance(found, Mixture)
         return found
@@ -116,7 +116,7 @@ class ChoiceRecord(Record):
     date: AwareDatetime
 
     def lines(self) -> Iterator[Line]:
-        """Yield the mixtures in words."""
+        """Yield a line for each mixture, in words."""
         metric = METRICS[self.metric]
         for one in self.mixtures:
             found = one.replacement

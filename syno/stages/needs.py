@@ -1,7 +1,7 @@
-"""What a run needs before its first job, and what of it is there: data, devices, compilers, packages, room, memory.
+"""What a run needs before its first job, and whether it is there: data, devices, compilers, packages, disk space, memory.
 
-All of it is tried at the same time, with short limits of time. Nothing is written, and no code that experiments name is
-imported. A run needs only what those of its jobs need whose files are not there yet.
+All needs are probed at the same time, with short time limits. Nothing is written, and no code that experiments name is
+imported. Only jobs whose files are not there yet have needs.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ class ProbeResult(NamedTuple):
 
 @dataclass(frozen=True)
 class Probe:
-    """Something that is tried.
+    """A check of one need of experiments, such as a device or a package.
 
     Attributes:
-        subject: what is tried, for the table.
-        look: tries it; raises a SynoError, which says what to do, if it is missing.
-        settings: what else it depends on: of several probes that are otherwise equal, one is made.
-        optional: the name of the optional device that it is of; "" for what must be there.
+        subject: the need, for the table.
+        look: the function that checks; raises a SynoError, which says what to do, if the need is missing.
+        settings: what else the check depends on. Probes with equal subject and settings run once.
+        optional: the name of the optional device that is checked; "" for a need that must be there.
     """
 
     subject: str
@@ -85,14 +85,14 @@ class Probe:
 
 @dataclass(frozen=True)
 class Need:
-    """Something that experiments need.
+    """A need of experiments, such as a device or a package, and whether it is there.
 
     Attributes:
         subject: what is needed.
-        state: whether it is there.
-        text: what there is, or what to do.
-        experiments: the names of those that need it.
-        device: the name of an optional device that is left out with it; "" for others.
+        state: whether the need is met.
+        text: what is installed, or what to do.
+        experiments: the names of the experiments that have the need.
+        device: the name of the optional device that is left out if the need is not met; "" for other needs.
     """
 
     subject: str
@@ -106,7 +106,7 @@ def needs(experiments: Iterable[AnyExperiment], *, elsewhere: bool = False) -> l
     """Return the needs of the jobs whose files are not there yet. Devices are tried, which takes seconds.
 
     Args:
-        experiments: all those that run.
+        experiments: all experiments of the run.
         elsewhere: whether the jobs run on the nodes of a cluster, whose devices are not tried.
     """
     asked = list(experiments)
@@ -123,11 +123,11 @@ def needs(experiments: Iterable[AnyExperiment], *, elsewhere: bool = False) -> l
 def with_devices(
     experiments: Iterable[AnyExperiment], needed: Iterable[Need] | None = None, *, elsewhere: bool = False
 ) -> list[AnyExperiment]:
-    """Return the experiments without the optional devices that are not there, where nothing was decided before.
+    """Return the experiments without the optional devices that are missing; earlier decisions to leave out devices stay.
 
     Args:
         experiments: the experiments.
-        needed: what `needs` returned for them; if it is not given, the devices are tried now.
+        needed: the result of `needs` for these experiments; by default, devices are probed now.
         elsewhere: as for `needs`.
 
     Raises SpecError if an experiment selects by latency, and none of its devices is there.
@@ -147,7 +147,7 @@ def with_devices(
 
 
 def _with_those_there(experiments: Iterable[AnyExperiment], needed: Sequence[Need]) -> list[AnyExperiment]:
-    """Return the experiments without the devices that `needed` leaves out; one that cannot run without them stays as it is."""
+    """Return the experiments without the devices that `needed` leaves out; unchanged where an experiment cannot run without."""
     able: list[AnyExperiment] = []
     for experiment in experiments:
         try:
@@ -172,7 +172,7 @@ def _left_out(experiment: AnyExperiment) -> Iterator[Need]:
 
 
 def _tried(probes: Mapping[str, Sequence[Probe]]) -> list[Need]:
-    """Return the needs that the probes find, which are given by the names of experiments. Equal probes are tried once."""
+    """Run the probes, which are listed by the experiment's name, and return the needs. Equal probes run once."""
     users: dict[Probe, list[str]] = {}
     for name, several in probes.items():
         for probe in dict.fromkeys(several):
@@ -203,7 +203,7 @@ def need_rows(needed: Iterable[Need]) -> list[Row]:
 
 
 def _in_short(names: Sequence[str], everyone: Sequence[str]) -> str:
-    """Return names with "all" for everyone, and with "imagenet-*" for all of the names that begin with "imagenet-"."""
+    """Return names of experiments in short: "all" for `everyone`, "imagenet-*" for all names that begin with "imagenet-"."""
     if len(everyone) > 1 and set(names) == set(everyone):
         return "all"
     shown = []
@@ -215,9 +215,9 @@ def _in_short(names: Sequence[str], everyone: Sequence[str]) -> str:
 
 
 def jobs_left(experiment: AnyExperiment) -> dict[str, list[Wildcards]]:
-    """Return the wildcards of jobs whose files are not there, by stage; before a selection, of as many as may be selected.
+    """Return the wildcards of jobs whose files are missing, by stage; before a selection, for the largest possible selection.
 
-    Stages that only draw are left out: they need nothing.
+    Stages that only draw figures are left out, since they need nothing.
     """
     files = (experiment.folder / SELECTED, experiment.folder / SHORTLIST)
     selected, shortlisted = (keys_in(file) if file.is_file() else None for file in files)
@@ -298,7 +298,7 @@ def _token() -> ProbeResult:
 
 
 def _pairs(experiment: Experiment, left: Jobs) -> list[tuple[str, str]]:
-    """Return the compilers and devices of the measurements that are left; the compiler is "" where PyTorch trains."""
+    """Return the pairs (compiler, device) of the measurements still to do; the compiler is "" where PyTorch trains."""
     of_search = [] if experiment.goal_pair is None or "worker" not in left else [experiment.goal_pair]
     found = [
         (compiler_in_files(experiment, job["compiler"]) if "compiler" in job else "", device_named(experiment, job["device"]))
@@ -353,7 +353,7 @@ def _gpu(name: str, meant: str) -> ProbeResult:
 
 
 def _is_right(name: str, meant: str, more: str = "") -> ProbeResult:
-    """Return the result for a device that answers: not known if its name shares no word with `meant`, which it stands for."""
+    """Return the result for a device that answers; "not known" if `name` shares no word with `meant`."""
     words = {word.lower() for word in meant.split()} - {"cpu", "gpu"}
     if not words or any(word in name.lower() for word in words):
         return ProbeResult(f"{name}{more}")
@@ -427,7 +427,7 @@ def _database(url: str) -> ProbeResult:
 
 
 def _room(running: Sequence[AnyExperiment], left: Mapping[str, Jobs]) -> list[Need]:
-    """Return a need for each disk: the room for what the jobs that are left will write, as `syno plan` estimates it."""
+    """Return a need for each disk: the space for the files that the remaining jobs write, as `syno plan` estimates it."""
     wanted: dict[int, float] = {}
     places: dict[int, list[AnyExperiment]] = {}
     made: set[str] = set()
@@ -458,7 +458,7 @@ def _room_on(place: Path, wanted: float, users: Sequence[AnyExperiment]) -> Need
 
 
 def _memory(running: Sequence[AnyExperiment], left: Mapping[str, Jobs]) -> list[Need]:
-    """Return the need of memory on this machine: that of the largest job, in its first attempt."""
+    """Return the need of memory on this machine: the memory of the largest remaining job, in its first attempt."""
     import psutil
 
     asked = [STAGES[stage].memory(one) for one in running for stage in left[one.name]]

@@ -22,9 +22,10 @@ def keys(experiment: Experiment, selected: Sequence[str] | None = None) -> list[
 
 
 def shortlist_keys(experiment: Experiment, shortlisted: Sequence[str] | None = None) -> list[str]:
-    """Return the keys of the networks that are measured for a selection by latency; the selected ones are among them.
+    """Return the keys of the networks that are measured for a selection by latency; they include the selected operators.
 
-    Without `shortlisted`, as before there is a shortlist, it is as long as it may be: `shortlisted1`, `shortlisted2` and so on.
+    Without `shortlisted`, before there is a shortlist, the keys are `shortlisted1`, `shortlisted2` and so on, up to the
+    longest possible shortlist.
     """
     return keys(experiment, _placeholders("shortlisted", experiment.select.shortlist) if shortlisted is None else shortlisted)
 
@@ -38,7 +39,7 @@ def most_selected(experiment: Experiment) -> int:
 
 
 def converted(experiment: Experiment, selected: Iterable[str]) -> list[Network]:
-    """Return the networks with selected operators in lower precision, as far as the experiment tests them in it."""
+    """Return the networks with selected operators in the number formats in which the experiment tests them."""
     formats = [NUMBER_FORMATS[name] for name, which in experiment.number_formats.items() if which == "all"]
     return [Network(key, precision, Role.FOUND) for precision in formats for key in selected]
 
@@ -48,5 +49,5 @@ def _placeholders(name: str, count: int) -> list[str]:
 
 
 def measured(experiment: Experiment, networks: Sequence[str]) -> list[str]:
-    """Return the keys of those networks whose latency is measured."""
+    """Return the keys of those of these networks whose latency the experiment measures."""
     return [key for key in networks if experiment.tune.baselines or key not in experiment.baselines]

@@ -1,4 +1,4 @@
-"""The study of an experiment: opened with its settings, and with what is known of the rivals before its first trial."""
+"""The study of an experiment, opened with its settings and with the results of rivals that are known before the first trial."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def open_study(experiment: Experiment, space: Space, layer_error: LayerError | None = None) -> Study:
-    """Return the study, created if it does not exist. `layer_error` is for its policy, in a worker: see `Policy`.
+    """Return the study, created if it does not exist. `layer_error` computes fit errors for its policy: see `Policy`.
 
     Raises SpecError if it exists with other settings, or if it begins with rivals and lacks one of their records.
     """
@@ -77,7 +77,7 @@ def open_study(experiment: Experiment, space: Space, layer_error: LayerError | N
 def keep_config(experiment: AnyExperiment) -> Path:
     """Write the experiment with all defaults beside its results; returns the file.
 
-    Raises SpecError, and does not change the file, if the results are of another experiment, or the study has trials of other
+    Raises SpecError, and does not change the file, if the results are of another experiment, or the study has trials with other
     settings.
     """
     check_goes_on(experiment)
@@ -133,7 +133,7 @@ def own_code_of_search(experiment: Experiment) -> dict[str, Any]:
 
 
 def _beside_rivals(experiment: Experiment, space: Space) -> tuple[Reward, list[KnownResult] | None]:
-    """Return the reward, and the operators whose results are known; None if none are asked for.
+    """Return the reward, and the rivals' known results for the study; None if the search does not begin with rivals.
 
     Raises SpecError if the record of a rival is missing.
     """
@@ -218,7 +218,7 @@ def _known_results(experiment: Experiment, space: Space, rivals: Sequence[Traine
 
 
 def _in_space(experiment: Experiment, space: Space, rival: str) -> PGraph | None:
-    """Return a known operator in the variables of the space; None if the space lacks it, or it differs between layers."""
+    """Return a rival's operator in the variables of the space; None if the space lacks it, or it differs between layers."""
     replacement = as_replacement(experiment.rival_operators[rival].replacement())
     of_layers = [replacement.operator_in(layer) for layer in experiment.network.layers]
     given = of_layers[0]

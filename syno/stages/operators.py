@@ -1,4 +1,4 @@
-"""The operators of an experiment: those that are trained and measured, and those that the store has lost.
+"""The operators of an experiment: the trained and measured operators, and recovery of operators that the store has lost.
 
 A lost operator's text is also in the frozen table, in the store of the experiment it came from, and in records of trainings.
 """
@@ -52,7 +52,7 @@ def compared_networks(experiment: Experiment) -> list[Network]:
 
 
 def _with_mixture(experiment: Experiment, mixture: Mixture) -> Network:
-    """Return the network with a mixture. One of known layers only is a rival: nothing in it was synthesized."""
+    """Return the network with a mixture. A mixture of known layers only is a rival, since nothing in it was synthesized."""
     file = experiment.folder / SELECTED
     selected = {one.key for one in read_selected(file)} if file.is_file() else set()
     is_found = any(part.id[:ID_DIGITS] in selected for part in mixture.layers.values())
@@ -60,9 +60,9 @@ def _with_mixture(experiment: Experiment, mixture: Mixture) -> Network:
 
 
 def network_of(experiment: Experiment, name: str | Network) -> Network:
-    """Return a network, as it is trained, with its replacement: by its key, or by the id, name or file of its operator.
+    """Return the network of a key, or of the id, name or file of an operator, with its replacement.
 
-    It may be one that the experiment does not compare, such as `pruned_0.3`: then it has no role.
+    A network that the experiment does not compare, such as `pruned_0.3`, has no role.
 
     Raises UnknownNameError if there is none.
     """
@@ -83,7 +83,7 @@ def network_of(experiment: Experiment, name: str | Network) -> Network:
 
 
 def _stored(experiment: Experiment, name: str) -> PGraph:
-    """Return the operator of a key, id, name or file, from a store, or if it is lost there, from elsewhere."""
+    """Return the operator of a key, id, name or file, from a store; if the store has lost it, from other files of results."""
     try:
         return find_stored(name, experiment.folder)
     except UnknownNameError as error:
@@ -97,9 +97,9 @@ def operators_by_hand(experiment: Experiment, workload: Workload, *, is_selected
     """Return the operator of each layer that the settings of mixtures name (`keep`, `fix`); None for a layer that stays.
 
     Args:
-        experiment: asks for mixtures.
-        workload: with the network.
-        is_selected: whether operators are selected; before that, only known operators are looked for, and None for the others.
+        experiment: an experiment with mixtures.
+        workload: the workload, with the network.
+        is_selected: whether operators are selected; before that, only known operators are returned, and None for the others.
 
     Raises SpecError if there is no such layer or operator, or an operator does not fit.
     """
@@ -134,13 +134,14 @@ def _fitting(experiment: Experiment, name: str, layers: tuple[str, ...], workloa
 def check_fit(experiment: Experiment, option: str, name: str, find: Callable[[], AnyOperator]) -> None:
     """Raise SpecError if an operator does not fit the layers that it is to replace.
 
-    A network is trained and measured with the operator in all of them. Where only layers are measured, it must fit one of them.
+    The operator must fit all replaced layers, since networks are trained with it in all of them; if only layers are measured,
+    one.
 
     Args:
-        experiment: with the network.
-        option: of the experiment, which names the operator.
-        name: of the operator there.
-        find: returns it; its errors are raised as those of the option.
+        experiment: the experiment, with the network.
+        option: the option of the experiment that names the operator.
+        name: the operator's name in this option.
+        find: returns the operator; its errors are raised as errors of the option.
     """
     from syno.model.substitution import why_it_does_not_fit  # imports torch
 
@@ -160,7 +161,7 @@ def check_fit(experiment: Experiment, option: str, name: str, find: Callable[[],
 
 
 def keep_operator(experiment: Experiment, network: Network) -> None:
-    """Add the operator of a network to the store, where those who read its records look for it."""
+    """Add the operator of a network to the store, where readers of the network's records look for it."""
     if network.role is Role.FOUND and isinstance(network.replacement, PGraph):
         OperatorStore(experiment.folder).add(network.replacement)
 
@@ -169,9 +170,9 @@ def repair_store(experiment: AnyExperiment, lost: Collection[str] | None) -> Non
     """Write the operators that are missing or damaged in the store of an experiment.
 
     Args:
-        experiment: whose store it is.
-        lost: keys of these operators; None if they are not known. Then all files are read, and operators of the frozen table
-            that are not there are written.
+        experiment: the experiment whose store is repaired.
+        lost: keys of the lost operators. None if they are not known: then all files of the store are read, and missing
+            operators of the frozen table are written.
 
     Raises SpecError, which names the file and the command that makes it, for an operator whose text is nowhere else. If the
     frozen table is missing, too, there is no error: the next `syno freeze` writes the operator.
@@ -200,7 +201,7 @@ def repair_store(experiment: AnyExperiment, lost: Collection[str] | None) -> Non
 
 
 def find_lost(experiment: AnyExperiment, name: str) -> PGraph | None:
-    """Return the lost operator of this key or name, and add it to the store again; None if its text is nowhere."""
+    """Return the lost operator of this key or name, and add it to the store again; None if no file has its text."""
     for operator in _kept_elsewhere(experiment):
         if name in (operator.name, operator.id[:ID_DIGITS]):
             OperatorStore(experiment.folder).add(operator)

@@ -56,7 +56,7 @@ def trained_seeds(experiment: Experiment, key: str) -> list[int]:
 
 
 def measurement_file(pattern: str, experiment: Experiment, key: str, compiler: str, device: str) -> Path:
-    """Return the file of a measurement's record, for a pattern with wildcards; the compiler is "" if it has none."""
+    """Return the file of a measurement's record from a path pattern; the compiler is "" for kinds without compilers."""
     from syno.measure.compilers import name_in_files  # takes half a second, which the help page need not wait for
 
     part = name_in_files(compiler) if compiler else ""
@@ -74,18 +74,18 @@ def trials_folder(experiment: Experiment, device: str) -> Path:
 
 
 def in_a_name(device: str) -> str:
-    """Return a device's name without dashes: the last dash of COMPILER-DEVICE separates the two. It is unique."""
+    """Return a device's name for file names, without dashes: the last dash of COMPILER-DEVICE separates both. It is unique."""
     return device.replace(":", "").replace("-", ".")
 
 
 def device_named(experiment: Experiment, part: str) -> str:
-    """Return the device of a name that `in_a_name` returned."""
+    """Return the device whose name in files is `part` (`in_a_name`)."""
     devices: list[str] = [*experiment.tune.device_names, *(experiment.goal_pair or ())[1:]]
     return next(device for device in devices if in_a_name(device) == part)
 
 
 def compiler_in_files(experiment: Experiment, part: str) -> str:
-    """Return the compiler whose name in files this is."""
+    """Return the compiler whose name in files is `part`."""
     from syno.measure.compilers import name_in_files
 
     compilers: list[str] = [*experiment.tune.all_compilers, *(experiment.goal_pair or ())[:1]]

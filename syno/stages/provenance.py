@@ -1,4 +1,4 @@
-"""Of which settings a file of results is, and the comparison of these with the settings of an experiment.
+"""The settings that a file of results was made with, and their comparison with the settings of an experiment.
 
 A record carries the settings that it depends on, under their names in an experiment's file: a training its workload, a
 measurement its network and how latency is measured. The file `experiment.yaml` beside the results carries those of the whole
@@ -51,7 +51,7 @@ def check(
     network: Network,
     again: str = "",
 ) -> None:
-    """Raise SpecError if the record in a network's file is of another network, or of other settings than the experiment's.
+    """Raise SpecError if the record in a network's file is of another network, or was made with other settings.
 
     The message names the settings that differ, and the command `again`, which makes the record; by default that of its kind.
     """
@@ -70,7 +70,7 @@ def check(
 
 
 def _is_of(record: TrainingRecord | MeasurementRecord | SpeedupRecord, network: Network) -> bool:
-    """Return whether a record is of a network; it is not after a copy into the wrong folder."""
+    """Return whether a record describes this network; false if the file was copied into the wrong folder."""
     match network.role:
         case Role.ORIGINAL:
             return record.operator_id is None
@@ -98,8 +98,8 @@ def _differences(
 def differences_of_training(record: TrainingRecord, settings: WorkloadSettings) -> list[str]:
     """Return the differences between a record's settings and those of a training, in words; none if the scores compare.
 
-    The seed may differ, and the device. Weights with which the training began are compared by their content; for records that
-    lack it, those in the folder of results by their place there.
+    The seed and the device may differ. Initial weights are compared by their checksum; in records without one, weights in the
+    folder of results are compared by their path there.
     """
     is_alike = _begin_alike(record, settings)
     ignored: dict[str, Any] = {"seed": True, "milestones": True, "training": WHERE, "weights": is_alike}

@@ -52,7 +52,7 @@ class ManifestEntry(BaseModel):
 
 
 class Manifest(Record):
-    """The files in a folder of results, by their paths there."""
+    """The entries of all files in a folder of results, by their paths there."""
 
     kind_of_record = "manifest"
     again = "run `snakemake`"
@@ -91,7 +91,7 @@ def write_manifest(experiment: AnyExperiment, complete: bool) -> None:
 
 
 def restore_times(folder: Path) -> None:
-    """Set the times of unchanged files to those in the manifest: a copy may have lost the times or their order."""
+    """Set the modification times of unchanged files to those in the manifest, since copying may have lost them."""
     manifest = read_manifest(folder)
     for name, entry in {} if manifest is None else manifest.files.items():
         file = folder / name
@@ -111,7 +111,7 @@ def present(experiment: AnyExperiment) -> list[Path]:
 
 
 def expected(experiment: AnyExperiment) -> Iterator[Path]:
-    """Yield the records of all jobs of an experiment, for the operators that are selected or on the shortlist now."""
+    """Yield the paths of the records of all jobs of an experiment, for the operators now selected or on the shortlist."""
     for files in jobs(experiment, keys_in(experiment.folder / SELECTED), keys_in(experiment.folder / SHORTLIST)).values():
         yield from files
 
@@ -146,7 +146,7 @@ def derived_files(experiment: AnyExperiment) -> list[Path]:
 
 
 def reader_of(experiment: AnyExperiment, file: Path) -> tuple[WorkflowStage, str] | None:
-    """Return the stage that wrote a file that has a reader, and the file's pattern; None if it has no reader."""
+    """Return the stage that wrote a file and the file's path pattern; None if no function is registered to read the file."""
     name = file.relative_to(experiment.folder).as_posix()
     for stage in STAGES.values():
         for pattern in stage.readers or ():
@@ -156,12 +156,12 @@ def reader_of(experiment: AnyExperiment, file: Path) -> tuple[WorkflowStage, str
 
 
 def record_globs() -> list[str]:
-    """Return glob patterns of all files that have a reader."""
+    """Return glob patterns of all files for which a stage has a reader (`WorkflowStage.readers`): records."""
     return [_as_glob(pattern) for stage in STAGES.values() for pattern in stage.readers or ()]
 
 
 def _as_glob(pattern: str) -> str:
-    """Return a path with `*` in place of its wildcards."""
+    """Return a path pattern with `*` in place of its wildcards."""
     return re.sub(r"\{\w+\}", "*", pattern)
 
 
@@ -169,14 +169,14 @@ MOST_NAMED = 3  # damaged files in one message
 
 
 def look_over(experiment: AnyExperiment, change: bool) -> list[Path]:
-    """Compare the results of an experiment with their manifest; returns the files that are to be made again.
+    """Compare the results of an experiment with their manifest; return the files that the workflow must make again.
 
-    These are damaged tables, figures, pages and frozen tables, and files of other settings. Unchanged files get the times in
-    the manifest. Missing or damaged operators, and the settings beside the results, are written at once.
+    They are damaged tables, figures, pages and frozen tables, and files made with other settings. Unchanged files get the
+    times in the manifest. Missing or damaged operators, and the settings beside the results, are written at once.
 
     Args:
         experiment: the experiment; there may be no results yet.
-        change: whether to write anything but times; a dry run does not.
+        change: whether to repair files; a dry run only sets times.
 
     Raises SpecError, which names the files and says what to do, if the experiment cannot continue with these results, or for
     damage that cannot be repaired in seconds.
@@ -205,7 +205,7 @@ def look_over(experiment: AnyExperiment, change: bool) -> list[Path]:
 
 
 def _is_changed(file: Path, sha256: str, experiment: AnyExperiment, known: Mapping[str, ManifestEntry] | None) -> bool:
-    """Return whether a file may have changed: all may without a manifest. A file that isn't listed is new, and good."""
+    """Return whether a file may have changed: true without a manifest, false for a new file that the manifest does not list."""
     if known is None:
         return True
     entry = known.get(file.relative_to(experiment.folder).as_posix())
@@ -213,7 +213,7 @@ def _is_changed(file: Path, sha256: str, experiment: AnyExperiment, known: Mappi
 
 
 def _lost_its_settings(experiment: AnyExperiment, found: Mapping[Path, str], known: Mapping[str, ManifestEntry]) -> bool:
-    """Return whether the settings beside the results are missing or damaged, and were those of the experiment."""
+    """Return whether the settings file beside the results is lost or damaged, and by the manifest was this experiment's."""
     entry = known.get(KEPT)
     if entry is None or found.get(experiment.folder / KEPT) == entry.sha256:
         return False
@@ -222,7 +222,7 @@ def _lost_its_settings(experiment: AnyExperiment, found: Mapping[Path, str], kno
 
 
 def _made_again(experiment: AnyExperiment, changed: Collection[Path], is_known: bool) -> list[Path]:
-    """Return the changed files that jobs make again in seconds."""
+    """Return the changed files that jobs make again in seconds (`derived_files` and the frozen table)."""
     derived = set(derived_files(experiment))
     again = [file for file in changed if file in derived]
     table = experiment.folder / FROZEN
@@ -237,7 +237,7 @@ def _made_again(experiment: AnyExperiment, changed: Collection[Path], is_known: 
 
 
 def _check_records(files: Collection[Path], experiment: AnyExperiment) -> None:
-    """Raise SpecError, which names files that cannot be read. Files that can be read are newer than the manifest."""
+    """Raise SpecError, naming the files, if changed records cannot be read. A readable record is taken as a newer one."""
     problems = []
     for file in files:
         found = reader_of(experiment, file)
@@ -258,7 +258,7 @@ def _lost_operators(experiment: AnyExperiment, found: Mapping[Path, str], known:
 
 
 def deleted(experiment: AnyExperiment) -> Iterator[Path]:
-    """Yield the files of an experiment's jobs that are not there, for the operators that are selected or shortlisted now."""
+    """Yield the missing files of an experiment's jobs, for the operators now selected or on the shortlist."""
     selected, shortlisted = keys_in(experiment.folder / SELECTED), keys_in(experiment.folder / SHORTLIST)
     for stage in STAGES.values():
         networks = stage.networks(experiment, selected, shortlisted)
@@ -269,7 +269,7 @@ def deleted(experiment: AnyExperiment) -> Iterator[Path]:
 def _of_other_settings(
     experiment: AnyExperiment, found: Mapping[Path, str], known: Mapping[str, ManifestEntry]
 ) -> Iterator[Path]:
-    """Yield records of other settings than the experiment has now."""
+    """Yield the records that were made with other settings than the experiment has now."""
     for file in expected(experiment):
         if file in found:
             entry = known.get(file.relative_to(experiment.folder).as_posix())
@@ -278,7 +278,7 @@ def _of_other_settings(
 
 
 def _lost_search(experiment: AnyExperiment) -> list[Path]:
-    """Return the records of workers if neither the study nor the frozen table exists."""
+    """Return the records of workers, so that they are made again, if neither the study nor the frozen table exists."""
     if not experiment.searches or (experiment.folder / FROZEN).exists():
         return []
     study = _study_file(experiment)

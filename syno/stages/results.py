@@ -63,7 +63,7 @@ class StoredRun(Run):
 
     @cached_property
     def measured(self) -> list[Measurement]:
-        """The measurements in the tables."""
+        """The measurements in the experiment's table of measurements."""
         if self.experiment.workload is None:
             return []
         return measurements_in(read_measurements(self.experiment.folder, MADE_BY))
@@ -76,7 +76,7 @@ class StoredRun(Run):
 
     @cached_property
     def selection(self) -> Selection:
-        """The selected operators; none before the selection."""
+        """The selected operators; an empty selection before the stage `select`."""
         file = self.experiment.folder / SELECTED
         return read_selection(file) if file.is_file() else Selection(selected=())
 
@@ -87,14 +87,14 @@ class StoredRun(Run):
 
     @cached_property
     def choice_record(self) -> ChoiceRecord | None:
-        """The record of the choice of operators for layers; None without one."""
+        """The record of the choice of mixtures; None if nothing was chosen yet."""
         return choice_of(self.experiment)
 
     # The parts of a run.
 
     @cached_property
     def trials(self) -> Sequence[Trial]:
-        """The frozen trials; none where there was no search."""
+        """The trials in the frozen table; empty if there was no search."""
         return trials_in(read_frozen(self.experiment)) if self.experiment.searches else []
 
     @cached_property
@@ -109,7 +109,7 @@ class StoredRun(Run):
 
     @cached_property
     def scores(self) -> Sequence[Score]:
-        """The scores, with the verdicts."""
+        """The scores of the trained networks, with the verdicts by the goal."""
         verdicts = {one.key: one for one in self.judged}
         return [verdicts.get(one.key, one) for one in self._unjudged]
 
@@ -125,12 +125,12 @@ class StoredRun(Run):
 
     @cached_property
     def parts(self) -> Sequence[TimedPart]:
-        """Where the time goes."""
+        """The parts of the networks' time, by the records of breakdowns."""
         return read_breakdown(self.experiment.folder, MADE_BY) if self.experiment.tune.breakdown else []
 
     @cached_property
     def judged(self) -> Sequence[Score]:
-        """The verdicts on the networks; where none is trained, on those that were measured."""
+        """The networks with their verdicts; if none is trained, the measured networks."""
         if self.experiment.goal is None:
             return []
         measured: dict[str, Score] = {}
@@ -148,7 +148,7 @@ class StoredRun(Run):
 
     @cached_property
     def speedups(self) -> Sequence[Speedup]:
-        """The known speedups."""
+        """The known speedups over the original, by network, compiler and device."""
         return known_speedups(self.latencies, self.experiment.goal, self.judged, self.parts)
 
     @cached_property
@@ -158,9 +158,9 @@ class StoredRun(Run):
 
     @cached_property
     def answer(self) -> tuple[str, ...]:
-        """Which operators meet the goal, or how near they come; () without a goal or networks.
+        """Sentences that say which operators meet the goal, or how near they come; () without a goal or networks.
 
-        Where no operator was selected, they say why, without a goal, too.
+        If no operator was selected, they say why, even without a goal.
         """
         goal, nothing = self.experiment.goal, self.none_because
         metric = self.metric if self._unjudged else None
@@ -189,7 +189,7 @@ class StoredRun(Run):
 
     @cached_property
     def operators(self) -> Mapping[str, PGraph]:
-        """The operators of the networks; where none was trained and measured, the best of the search."""
+        """The operators of the networks, by name; if none was trained or measured, the best operators of the search."""
         rows: dict[str, Score | Latency] = {}
         measured: list[Score | Latency] = [*self._unjudged, *self.latencies, *self.layers]
         for one in measured:
@@ -285,7 +285,7 @@ def so_far(experiment: Experiment, trials: Sequence[Trial], count: int) -> Run:
     Args:
         experiment: the experiment.
         trials: all trials.
-        count: how many of the best operators are shown. They are named after the experiment and their trials.
+        count: number of best operators to show. They are named after the experiment and their trials.
     """
     named = [replace(trial, name=f"{experiment.name}_{trial.number}") for trial in trials]
     nothing: dict[str, object] = {"measured": [], "_unjudged": [], "judged": [], "answer": (), "kept": Kept()}
@@ -294,10 +294,10 @@ def so_far(experiment: Experiment, trials: Sequence[Trial], count: int) -> Run:
 
 
 def layer_choice(record: ChoiceRecord, times: Mapping[str, float | None]) -> LayerChoice:
-    """Return the operators of each mixture of a record by layer, with the alternatives.
+    """Return a record's mixtures, each with the operator of each layer and its alternatives there.
 
     Args:
-        record: of the choice.
+        record: the record of the choice.
         times: share of the original network's time of each layer that can be replaced, or None where it is not known. Without
             any, the layers are those that had a choice.
     """
@@ -319,7 +319,7 @@ def layer_choice(record: ChoiceRecord, times: Mapping[str, float | None]) -> Lay
 def _best(experiment: Experiment, trials: Sequence[Trial], count: int) -> dict[str, PGraph]:
     """Return the operators of the trials with the highest rewards, best first, by the names that the store gives them.
 
-    Without any, they are those that came nearest to the goal.
+    If no trial has a reward, return the operators that came nearest to the goal.
     """
     shown = shown_trials(experiment, trials)
     ranked = best_first(shown)

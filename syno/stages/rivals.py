@@ -60,8 +60,8 @@ class RivalSpeed(BaseModel):
     """The measured speed of a rival.
 
     Attributes:
-        ratio: its speedup over the original with the goal's compiler.
-        timed: whether both were timed in turns, or separately because two compilers are involved.
+        ratio: the rival's speedup over the original with the goal's compiler.
+        timed: "in turns", or "apart" because the networks need two compilers.
         latency_ms, original_ms: latency of one call of the rival, and of the original, in ms.
     """
 
@@ -73,12 +73,12 @@ class RivalSpeed(BaseModel):
 
 
 class InLowerPrecision(BaseModel):
-    """A trained network in 8-bit integers, or in bfloat16.
+    """The results of a trained network after conversion to int8 or bfloat16.
 
     Attributes:
-        scores: by seed of the training; {} if it could not be converted.
-        speed: with TorchInductor; None if it could not be compiled.
-        reason: why something is missing; "" if nothing is.
+        scores: the scores by seed of the training; {} if the network could not be converted.
+        speed: the speed with TorchInductor; None if the network could not be compiled.
+        reason: why a score or the speed is missing; "" if nothing is missing.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
@@ -93,13 +93,13 @@ class RivalRecord(Record):
     Attributes:
         name: "pruned_0.5", "narrow_0.5", a known operator's name, "int8" or "bfloat16" for the original in these numbers, or
             the key of a selected operator and "_int8" or "_bfloat16".
-        operator: its text, as in training records; None for the original.
+        operator: the text of the rival's operator, as in training records; None for the original.
         state: "ok"; "slow": it is not faster than the original, and was not trained; "failed": see `reason`.
         reason: why it is not "ok".
-        speed: None where it could not be measured, and for networks that are only converted, whose speed is in `formats`.
-        seeds: of the trainings, whose records are with those of all networks.
-        formats: the network in lower precision, by their names (`NUMBER_FORMATS`).
-        seconds: time that all of it took.
+        speed: the measured speed; None if it could not be measured, and for networks that are only converted (see `formats`).
+        seeds: the seeds of the trainings, whose records are with those of all networks.
+        formats: the results in lower precision, by number format (`NUMBER_FORMATS`).
+        seconds: duration of the job.
         versions, date: of the packages, and the end.
     """
 
@@ -120,7 +120,7 @@ class RivalRecord(Record):
 
     @property
     def converted(self) -> dict[str, InLowerPrecision]:
-        """The network in lower precision, by its key in it."""
+        """The results in lower precision, by the key of the converted network, such as `pruned_0.5_int8`."""
         network = Network.parse(self.name)
         return {network.in_precision(NUMBER_FORMATS[name]).key: found for name, found in self.formats.items()}
 
@@ -130,7 +130,7 @@ class RivalRecord(Record):
         return [reason for reason in (self.reason, *(one.reason for one in self.formats.values())) if reason]
 
     def lines(self) -> Iterator[Line]:
-        """Yield the speedups and the number of trainings in words, and the reasons for missing ones."""
+        """Yield lines with the speedups, the number of trainings, and the reasons for missing results."""
         if self.speed is not None:
             yield Line(f"{self.name}: {times_as_fast(self.speed.ratio)}, {len(self.seeds)} trainings")
         for key, one in self.converted.items():
@@ -184,9 +184,9 @@ def evaluate_rival(experiment: Experiment, name: str, output: Path | None = None
     """Measure and train a rival, and write a record. Stored trainings are reused, also those of other experiments.
 
     Args:
-        experiment: has trained its original network, with all seeds.
-        name: one of `experiment.rival_names` or of `experiment.mixture_names`, or the key of a selected operator and "_int8" or
-            "_bfloat16": its trained network is converted.
+        experiment: the experiment; its original network is trained with all seeds.
+        name: a name in `experiment.rival_names` or `experiment.mixture_names`, or the key of a selected operator with "_int8"
+            or "_bfloat16", whose trained network is converted.
         output: file of the record; by default in the folder of results.
 
     Raises:
@@ -230,12 +230,12 @@ def _written(
 
 
 def _code_of(experiment: Experiment, operator: AnyOperator | None) -> dict[str, str]:
-    """Return a checksum of the user's own code that a rival depends on, as a version; {} if there is none."""
+    """Return {"own code": checksum} of the user's code that a rival depends on, for the record's versions; {} without any."""
     return version_of_code([json.loads(experiment.part("rivals")), code_in(operator)])
 
 
 def _speed(experiment: Experiment, network: Network) -> dict[str, Any]:
-    """Time a rival in turns with the original, and return the record's fields about its speed."""
+    """Time a rival in turns with the original, and return the fields `speed`, `state` and `reason` of the record."""
     assert experiment.goal_pair is not None and network.replacement is not None
     replacement = as_replacement(network.replacement)
     with speedups_of(experiment, *experiment.goal_pair) as speedups:
@@ -260,7 +260,7 @@ def _trainings(experiment: Experiment, network: Network) -> dict[str, Any]:
 
 
 def _train(experiment: Experiment, network: Network, seed: int) -> None:
-    """Train with a seed, unless the experiment, or another one with the same training, has its record."""
+    """Train a rival with a seed, unless this experiment, or another one with an equal training, has the record."""
     from syno.train.training_record import TrainingRecord
     from syno.train.workload import Workload
 
@@ -310,7 +310,7 @@ def _precisions(experiment: Experiment, network: Network) -> list[NumberFormat]:
 
 
 def _in_lower_precision(experiment: Experiment, network: Network, speed: RivalSpeed | None) -> InLowerPrecision:
-    """Convert the trained networks, test them, and measure their speed."""
+    """Convert a rival's trained networks to the network's number format, test them, and measure their speed."""
     scores: dict[int, float] = {}
     assert network.precision is not None
     try:
@@ -335,9 +335,9 @@ def _converted_score(experiment: Experiment, network: Network, seed: int) -> flo
 
 
 def _converted_speed(experiment: Experiment, network: Network, speed: RivalSpeed | None) -> RivalSpeed:
-    """Return the speed with TorchInductor's kernels for its number format; original and rival are timed apart.
+    """Return a converted network's speed with TorchInductor's kernels for its number format, timed apart from the original.
 
-    The original's time is the one that was measured in turns with this rival, or with another; without any it is measured.
+    The original's latency is taken from a measurement in turns with this rival, or with another; without one it is measured.
     """
     assert experiment.goal_pair is not None and network.precision is not None
     compiler, device = experiment.goal_pair
@@ -359,12 +359,12 @@ def _latency(experiment: Experiment, network: Network, compiler: str, device: st
 
 
 class TrainedRival(NamedTuple):
-    """A network without synthesis.
+    """The original or a rival that was timed and trained: a network without synthesis.
 
     Attributes:
-        name: its key.
-        speedup: over the original.
-        scores: of its trainings.
+        name: the network's key.
+        speedup: its speedup over the original.
+        scores: the scores of its trainings, one for each seed.
     """
 
     name: str
@@ -434,7 +434,10 @@ def speeds_of_rivals(rivals: Mapping[str, RivalRecord]) -> dict[str, tuple[str, 
 
 
 def rows_of_rivals(experiment: Experiment, *, converted_only: bool = True) -> Iterator[Measurement]:
-    """Yield the scores and costs of networks in lower precision, or of all rivals; others have records of their trainings."""
+    """Yield the scores and costs in rivals' records: of converted networks only, or of all rivals.
+
+    Trained rivals are in the table by the records of their trainings already.
+    """
     from syno.train.training_record import TrainingRecord
 
     for record in rivals_of(experiment).values():

@@ -61,14 +61,14 @@ GROWTH = 1.1  # the predictor is refitted when the number of records has grown b
 
 
 def limits(experiment: Experiment) -> tuple[int, float]:
-    """Return the number of trials of a study, and how many operators may be screened out."""
+    """Return the number of trials of a study, and the number of operators that may be screened out before the search ends."""
     count = experiment.study.n_trials
     return count, inf if experiment.goal is None else experiment.goal.screened_for(count)
 
 
 @contextmanager
 def screened(experiment: Experiment, evaluate: Evaluation) -> Iterator[Evaluation]:
-    """Yield the evaluation of an experiment, which screens operators first if there is a goal.
+    """Yield the evaluation of an experiment; if there is a goal, it screens operators before it trains them.
 
     Raises SpecError or MissingPackageError if this machine cannot measure with the goal's compiler on its device.
     """
@@ -83,7 +83,7 @@ def screened(experiment: Experiment, evaluate: Evaluation) -> Iterator[Evaluatio
 
 
 class Learning:
-    """Measures speedups, and predicts them with a model that is fitted to these and to stored measurements."""
+    """Measures speedups of operators, and predicts them with a model fitted to the new and the stored measurements."""
 
     def __init__(self, measurements: Speedups) -> None:
         from syno.measure.prediction.predictor import SpeedupPredictor  # imports torch
@@ -94,12 +94,12 @@ class Learning:
         self._learnt = 0  # number of records at the last fit
 
     def measure(self, operator: PGraph) -> SpeedupRecord:
-        """Return the record of an operator, measured unless the store has it."""
+        """Return the speedup record of an operator from the store; measure it if the store has none."""
         record = self._records[operator.id] = self._speedups.of(operator)
         return record
 
     def predict(self, operator: PGraph) -> Interval | None:
-        """Return a prediction; None if there are too few measurements, or the store has a measurement of the operator."""
+        """Return the predicted speedup; None if there are too few measurements, or the operator's measurement is stored."""
         if operator.id in self._records or self._speedups.known(operator) is not None:
             return None
         if len(self._records) >= max(1, GROWTH * self._learnt):
@@ -115,7 +115,7 @@ class Shares:
     experiment: Experiment
 
     def __call__(self, operator: PGraph) -> Mapping[str, float]:
-        """Return the shares by the names of metrics. The file of weights is counted only if the goal limits it."""
+        """Return the costs as shares of the original's, by metric. The size of the weights file only if the goal limits it."""
         network, goal = self.experiment.network, self.experiment.goal
         counted, original = cost(operator, self.experiment.operator_spec), network.original
         is_file_limited = goal is not None and goal.most_file_size is not None
@@ -132,7 +132,7 @@ class Shares:
 
 
 def _file_bytes(network: nn.Module) -> int:
-    """Return the bytes of a network's weights and statistics in a file."""
+    """Return the size in bytes of a file with a network's parameters and buffers."""
     return sum(tensor.numel() * tensor.element_size() for tensor in network.state_dict().values())
 
 
@@ -155,11 +155,11 @@ KEY = "original"  # of the study's attribute
 
 
 class OriginalScore(BaseModel):
-    """The score of the original network, as it is kept with a study.
+    """The score of the trained original, as the study stores it for all workers.
 
     Attributes:
         workload, data: the settings of its training, and the checksum of the data.
-        metric, score: its score, by the key of its metric.
+        metric, score: the key of the metric, and the score.
         chance: the measured score of an untrained network; None if it follows from the data.
     """
 
@@ -291,8 +291,8 @@ class WorkerRecord(Record):
         worker: number of the worker.
         process: host and process id.
         machine: processor and number of logical cores.
-        trials: number of trials that the worker evaluated.
-        finished: number of trials of the study that had ended by then, by any worker.
+        trials: number of trials that this worker evaluated.
+        finished: number of trials that all workers of the study had finished at this worker's end.
         seconds: time from the start of the worker to its end.
         versions, date: versions of the software, and the time at the end.
     """
@@ -314,8 +314,7 @@ class WorkerRecord(Record):
 def work(experiment: Experiment, number: int, output: Path | None = None, display: Display | None = None) -> WorkerRecord:
     """Work on the study until no trial is left to begin, and write a record. Raises the errors of `search`.
 
-    It does not wait for workers on this machine: they end their last trials, or their jobs fail and are retried. It does wait
-        for
+    It does not wait for workers on this machine: they end their last trials, or their jobs fail and are retried. It waits for
     workers on other nodes, which may have died without a retry, and for paused trials, which may have to be resumed.
     """
     began = time.monotonic()
@@ -338,7 +337,7 @@ def work(experiment: Experiment, number: int, output: Path | None = None, displa
 
 
 def _device(experiment: Experiment) -> str:
-    """Return the device of trainings; for a user's own evaluation, the same device if this machine has it."""
+    """Return the device of trainings; for a user's own evaluation, the workload's device if this machine has it, else "cpu"."""
     device = "cpu" if experiment.workload is None else experiment.workload.training.device
     own = experiment.evaluation != "training"
     return "cpu" if own and (experiment.evaluation in EVALUATIONS or not visible_gpus()) else device
@@ -362,7 +361,7 @@ def make_evaluation(experiment: Experiment, original: Mapping[str, float] | None
 
 
 def beginning(experiment: Experiment) -> Workload:
-    """Return the workload whose weights trainings begin with: if the settings say so, those of the trained original."""
+    """Return the search's workload; if trials begin with the trained original's weights, with these as its initial weights."""
     from syno.train.workload import Workload
 
     network = experiment.network
@@ -393,7 +392,7 @@ def _trains_first(experiment: Experiment) -> bool:
 
 
 def _work(fields: Mapping[str, Any]) -> None:
-    """Work on the study in a further process, whose experiment has these fields."""
+    """Work on the study in another process; `fields` are those of the experiment, which makes it there again."""
     experiment = Experiment(**fields).use_code()
     study = open_study(experiment, Space(experiment.operator_spec), layer_error_of(experiment))
     evaluate = make_evaluation(experiment, original_scores(experiment, study))

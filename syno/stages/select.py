@@ -67,7 +67,7 @@ def near_the_original(trials: list[Trial], experiment: Experiment) -> list[Trial
 
 
 def _with_quality(trials: Iterable[Trial], metric: Metric, limit: str, experiment: Experiment) -> list[tuple[float, Trial]]:
-    """Return the trials with a score, each after its quality. SpecError, which names the `limit` of `select`, without any."""
+    """Return pairs (quality, trial) of the trials with a score. SpecError, naming the option `limit`, without any."""
     found = [(metric.quality(score), trial) for trial in trials if (score := trial.metrics.get(metric.key)) is not None]
     if not found:
         raise SpecError(f'select: {limit}, but the trials of "{experiment.name}" have no {metric.name}; leave it out')
@@ -105,14 +105,14 @@ def original_score(experiment: Experiment) -> tuple[float, Metric]:
 
 
 def select(experiment: Experiment, output: Path | None = None) -> list[Selected]:
-    """Choose operators as the group `select` says, and write and return a list of them; if it is empty, the file has the
+    """Choose operators by the settings `select`; write them to a file and return them. If there are none, the file has the
     reason.
 
     Candidates are the frozen trials (sorted by reward, or by distance to the goal), another experiment's selection or import
     (sorted by score), or operators that the config names (in its order). With `by: latency`, the fastest of the shortlist are
     chosen; with `by: front`, those of the shortlist on the Pareto front of latency and score.
 
-    Raises SpecError if there is no frozen table (or no selection of the other experiment, no shortlist, no measurements).
+    Raises SpecError if the frozen table, the other experiment's selection, the shortlist or the measurements are missing.
     """
     chosen = partial(_of_shortlist if experiment.compares_latencies else choose, experiment)
     return _write(chosen, output or experiment.folder / SELECTED)
@@ -121,8 +121,8 @@ def select(experiment: Experiment, output: Path | None = None) -> list[Selected]
 def shortlist(experiment: Experiment, output: Path | None = None) -> list[Selected]:
     """Choose the operators whose latencies `select` compares, and write and return a list of them.
 
-    They are the best `shortlist` operators by reward, or by score in the source, that are within the limits. For a front,
-    those on the front of score and FLOPs in the search come first.
+    They are the best `shortlist` operators within the limits, by reward or by the score in the source. With `by: front`,
+    operators on the front of score and FLOPs in the search come first.
 
     Raises SpecError if the selection compares no latencies; see `select`.
     """
@@ -162,7 +162,7 @@ def choose(experiment: Experiment) -> list[Selected]:
 
 
 def _can_make_the_network(experiment: Experiment) -> bool:
-    """Return whether the network can be made here without code of users, which a selection does not run."""
+    """Return whether the network can be made without user code, which the stage `select` does not run."""
     if experiment.workload is None or any(own_paths(experiment.workload.model_dump(mode="json"))):
         return False
     try:
@@ -221,7 +221,7 @@ def _why_none_is_complete(experiment: Experiment, trials: Sequence[Trial]) -> st
 
 
 def _good_enough(trials: list[Trial], experiment: Experiment) -> list[Trial]:
-    """Return the trials within the limits. Raises NoneSelectedError without any, SpecError if trials have no such metric."""
+    """Return the trials within the limits of `select`. NoneSelectedError without any, SpecError if metrics are missing."""
     settings = experiment.select
     limits = (("least_accuracy", ACCURACY, settings.least_accuracy or None), ("most_loss", LOSS, settings.most_loss))
     for option, metric, limit in limits:
@@ -238,7 +238,7 @@ def _good_enough(trials: list[Trial], experiment: Experiment) -> list[Trial]:
 
 
 def _front(ranked: Sequence[Trial], metric: Metric | None, experiment: Experiment) -> tuple[list[Trial], list[Trial]]:
-    """Return the trials on the Pareto front of score and FLOPs, and the others, both in the order given."""
+    """Return the trials on the Pareto front of score and FLOPs, and the others, both in the order of `ranked`."""
     if metric is None or not any(FLOPS in trial.metrics for trial in ranked):
         raise SpecError(
             f'select: by is "{experiment.select.by}", but the trials of "{experiment.name}" have no score, or '

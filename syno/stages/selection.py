@@ -20,12 +20,12 @@ KEY = rf"^[0-9a-f]{{{ID_DIGITS}}}$"
 
 
 class FastestOn(BaseModel):
-    """Where an operator is the fastest of a shortlist.
+    """A pair of compiler and device for which an operator is the fastest of a shortlist.
 
     Attributes:
         compiler, device: as the experiment's settings name them.
         latency_ms: latency of the network with the operator.
-        speedup: over the original network there; None if that could not be measured.
+        speedup: speedup over the original network there; None if the original could not be measured.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -44,7 +44,7 @@ class Selected(BaseModel):
         trial: number of the trial; None for a published operator.
         reward: reward in the search; None for a published operator.
         metrics: measurements in the search, by name.
-        fastest_on: by latency: where the operator was the fastest of the shortlist.
+        fastest_on: for a selection by latency: where the operator was the fastest of the shortlist.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,7 +68,7 @@ class Selection(BaseModel):
 
     Attributes:
         selected: the selected operators, the best first.
-        none_because: why there is none; "" if there are some.
+        none_because: why no operator was selected; "" if one was.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -132,5 +132,5 @@ def _refused(file: Path, problem: str) -> SpecError:
 
 
 def _maker(file: Path) -> str:
-    """Return the command that writes the file."""
+    """Return the command that writes this file of a selection, for messages."""
     return "syno shortlist" if file.name == SHORTLIST else "syno select"

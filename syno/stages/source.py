@@ -23,7 +23,7 @@ FLOPS = "flops"  # in the metrics of trials
 def choose_from_source(experiment: Experiment) -> list[Selected]:
     """Return the operators that an experiment takes from another one's results, or from published ones, the best first.
 
-    Raises SpecError if these are not there yet or lack something, NoneSelectedError if no operator in them is good enough.
+    Raises SpecError if the source's results are missing or incomplete, NoneSelectedError if no operator is good enough.
     """
     if experiment.compares_latencies:
         experiment = for_shortlist(experiment)
@@ -44,7 +44,7 @@ def choose_from_source(experiment: Experiment) -> list[Selected]:
 
 
 def for_shortlist(experiment: Experiment) -> Experiment:
-    """Return the experiment with the settings by which its shortlist is chosen."""
+    """Return the experiment with the `select` settings that choose its shortlist: as many as it holds, by reward or front."""
     settings = experiment.select
     best = settings.model_copy(update={"by": "reward" if settings.by == "latency" else "pareto", "count": settings.shortlist})
     return experiment.model_copy(update={"select": best})
@@ -89,7 +89,7 @@ def _best_of_source(experiment: Experiment, source: Path, selected: Sequence[Sel
 
 
 def scores_in(source: Path) -> tuple[dict[str, float], Metric]:
-    """Return the mean score of each key, and the metric."""
+    """Return the mean scores in an experiment's tables by the operators' keys, and their metric."""
     rows = rows_in(read_parquet(source / SCORES_FILE, "syno tables", ("key", "metric", "score")))
     if not rows:
         raise SpecError(f"{source / SCORES_FILE} has no row; train there first, then run `syno tables` again")

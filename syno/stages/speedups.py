@@ -1,7 +1,7 @@
-"""Speedups of an experiment's network by operators: measured in turns with the original, and kept for all studies.
+"""Speedups of an experiment's network with operators: measured in turns with the original, and stored for all studies.
 
-Those of selected operators are measured again before the verdicts. Of many measurements, the highest are too high: of 80 equal
-operators, the interval of the one that seemed the fastest contains its speedup in 75 % of all cases in place of 95 %.
+Speedups of selected operators are measured again for the verdicts, since the highest of many measurements is biased upwards:
+of 80 equal operators, the 95 % interval of the seemingly fastest contains its speedup in only 75 % of all cases.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ AGAIN = "syno tune selected"
 def speedups_of(
     experiment: Experiment, compiler: str, device: str, *, measured: Choice = "auto", store: Path | None = None
 ) -> Speedups:
-    """Return the speedups of an experiment's network, whose `of` measures an operator; `tune: latency` has the settings.
+    """Return the store of speedups of an experiment's network; its method `of` measures an operator by `tune: latency`.
 
     Args:
-        experiment: has a workload.
+        experiment: the experiment, with a workload.
         compiler, device: names, as in `tune: compilers` and `tune: devices`.
         measured: see `syno.measure.speedups.Speedups`.
         store: the folder of records; by default `results/latencies`, which all experiments share.
@@ -66,12 +66,12 @@ def speedups_of(
 def measured_speedups(
     experiment: Experiment, operators: Sequence[str | Network], speedups: Speedups
 ) -> Iterator[tuple[SpeedupRecord, bool]]:
-    """Yield the record of each operator, and whether it was in the store. All are found before anything is measured.
+    """Yield the record of each operator, and whether it was stored. All names are resolved before anything is measured.
 
     Args:
-        experiment: its operators are found by name or id.
-        operators: names, ids, files, baselines, or folders of operators' files.
-        speedups: measures.
+        experiment: the experiment whose operators are named.
+        operators: names, ids, files or baselines, or folders of operators' files.
+        speedups: measures and stores speedups.
 
     Raises:
         UnknownNameError: there is no such operator. SpecError: it is the original.
@@ -94,7 +94,7 @@ def measured_speedups(
 
 
 def in_folder(name: str | Network) -> Sequence[str | Network]:
-    """Return the operators' files in a folder, by name; anything else as it is."""
+    """Return the operator files in the folder `name`, sorted by name; [name] if it is no folder."""
     if isinstance(name, Network):
         return [name]
     files = sorted(map(str, Path(name).glob("*.txt"))) if is_folder(Path(name)) else []
@@ -104,8 +104,8 @@ def in_folder(name: str | Network) -> Sequence[str | Network]:
 def breakdown(experiment: Experiment, network: Network, compiler: str, device: str, file: Path) -> BreakdownRecord:
     """Measure the replaced layers as they are and with an operator, in turns, and the operator's stages.
 
-    The times of layers are kept in the store `results/latencies`, so a call that was interrupted after them goes on with the
-    stages. Arguments and exceptions are those of `syno.stages.measurements.measure`, which calls it.
+    The times of layers are stored in `results/latencies`, so a call that was interrupted after them continues with the
+    stages. Arguments and exceptions are as in `syno.stages.measurements.measure`, which calls this function.
     """
     from syno.measure.breakdown_record import BreakdownRecord
 
@@ -121,7 +121,7 @@ class SelectedSpeedups(Record):
     """The speedups of the selected operators, measured after the selection.
 
     Attributes:
-        speedups: by the key of the operator.
+        speedups: the records by the operator's key.
     """
 
     kind_of_record = "record of the speedups of selected operators"
@@ -133,11 +133,11 @@ class SelectedSpeedups(Record):
 def measure_selected(experiment: Experiment, output: Path | None = None) -> SelectedSpeedups:
     """Measure the speedups of the selected operators by the goal's compiler on its device, and write a record of all of them.
 
-    No measurement of the search is used. What was measured after a selection before is: each is kept in a folder beside the
-    record, so that a job that was interrupted goes on where it was.
+    Measurements of the search are not reused. Each new measurement is stored in a folder beside the record, so that an
+    interrupted job continues with the next operator.
 
     Args:
-        experiment: has a goal for which latencies are measured.
+        experiment: the experiment, with a goal for which latencies are measured.
         output: file of the record; by default in the folder of results.
 
     Raises:
@@ -159,7 +159,7 @@ def measure_selected(experiment: Experiment, output: Path | None = None) -> Sele
 
 
 def selected_speedups(experiment: Experiment) -> dict[str, SpeedupRecord]:
-    """Return the measurements of `measure_selected`, by the key of the operator; {} if there are none.
+    """Return the stored measurements of `measure_selected`, by the operator's key; {} without a record.
 
     Raises SpecError if the record is damaged, or of another network or other settings.
     """

@@ -70,7 +70,7 @@ def add_chosen(choices: Iterable[OperatorChoice], store: OperatorStore) -> dict[
 
 
 def all_results(name: str) -> list[Path]:
-    """Return the folders in `results/`, and in its folders, that have a file or folder of this name."""
+    """Return the folders of results (`results/*` and `results/*/*`) that contain a file or folder `name`."""
     return sorted(found.parent for pattern in ("*", "*/*") for found in RESULTS.glob(f"{pattern}/{name}"))
 
 
@@ -78,7 +78,7 @@ def find_stored(name: str, results: Path | None = None) -> PGraph:
     """Return an operator by its name or the first digits of its id in a store, or as `find_operator` takes it.
 
     Args:
-        name: what the user gives.
+        name: the name, id or file that the user typed.
         results: one experiment's folder of results, whose operators have priority over those in all of `results/`.
 
     Raises UnknownNameError if there is no such operator, or several.
@@ -100,7 +100,7 @@ def find_stored(name: str, results: Path | None = None) -> PGraph:
 
 
 def _operator_files(name: str, folders: Iterable[Path]) -> dict[str, Path]:
-    """Return the files of the operators that `name` names, by key: an operator in several stores once."""
+    """Return the files of the operators with this name or id in stores, by key; an operator in several stores has one file."""
     return {file.stem: file for folder in folders for file in OperatorStore(folder).files(name)}
 
 

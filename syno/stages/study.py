@@ -46,7 +46,7 @@ def study_table(experiment: Experiment) -> pandas.DataFrame:
 def freeze(experiment: Experiment, output: Path | None = None) -> pandas.DataFrame:
     """Write all trials to `trials.parquet`, and operators to the operator store; returns the table.
 
-    The operators are those that were evaluated; where there is none, those that came nearest to the goal (`shown_trials`).
+    The operators are those of complete trials; without any, the screened operators nearest to the goal (`shown_trials`).
 
     Raises SpecError if there is no study, or it has no trial although its space may hold operators.
     """
@@ -59,7 +59,7 @@ def freeze(experiment: Experiment, output: Path | None = None) -> pandas.DataFra
 
 
 def shown_trials(experiment: Experiment, trials: Sequence[Trial]) -> list[Trial]:
-    """Return the trials whose operators are kept: the complete ones, or else those of the screened ones nearest to the goal."""
+    """Return the trials whose operators `freeze` stores: complete trials, or else the screened trials nearest to the goal."""
     complete = [trial for trial in trials if trial.outcome == "complete"]
     if complete or experiment.goal is None:
         return complete

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def make_tables(experiment: Experiment) -> StoredRun:
-    """Read the records that are there, and write the measurements and their views as Parquet and as CSV; return the run.
+    """Read the existing records, write the table of measurements and its views as Parquet and CSV, and return the run.
 
     `tables/losses` gets the loss curves of the trainings.
 
@@ -78,7 +78,7 @@ def make_tables(experiment: Experiment) -> StoredRun:
 
 
 def collect(experiment: Experiment) -> pandas.DataFrame:
-    """Write the measurements of all records of an experiment as one table, also of operators that are no longer selected.
+    """Write one table with the measurements in all records of an experiment, including operators no longer selected.
 
     Raises SpecError if there is no record, or one is damaged or of other settings (the message says which).
     """
@@ -100,11 +100,11 @@ def folder_of(experiment: Experiment) -> Path:
 def _collected(
     experiment: Experiment, rows: Sequence[Network], *, others: bool = False, curves: list[dict[str, Any]] | None = None
 ) -> Iterator[Measurement]:
-    """Yield the measurements in the records of these, and with `others` in all other records of the experiment, too.
+    """Yield the measurements in the records of the networks `rows`, and with `others` in all other records, too.
 
     The points of the loss curves are appended to `curves`.
 
-    Raises SpecError if a record is damaged, or one of these is of something else or of other settings.
+    Raises SpecError if a record is damaged, or a network's record is of another network or other settings.
     """
     from syno.train.training_record import TrainingRecord
 
@@ -140,7 +140,7 @@ def _present(known: dict[Path, Network], around: Path | None) -> Iterator[tuple[
 
 
 def _measured(kind: MeasurementKind, experiment: Experiment, rows: Sequence[Network], *, others: bool) -> Iterator[Measurement]:
-    """Yield the measurements in the records of a kind, as `_collected` does."""
+    """Yield the measurements in the records of a kind: of the networks `rows`, and with `others` of other networks, too."""
     read = set[Path]()
     for file, network, (_, device), record in records(kind, experiment, rows):
         read.add(file)
@@ -158,7 +158,7 @@ def _measured(kind: MeasurementKind, experiment: Experiment, rows: Sequence[Netw
 def records(
     kind: MeasurementKind, experiment: Experiment, networks: Sequence[Network]
 ) -> Iterator[tuple[Path, Network, tuple[str, str], MeasurementRecord]]:
-    """Yield the records of a kind of these networks that are there: file, network, compiler and device, and record.
+    """Yield the existing records of a kind of these networks: (file, network, (compiler, device), record).
 
     Raises SpecError if a record is damaged, or of another network or other settings.
     """
@@ -173,7 +173,7 @@ def records(
 
 
 def _parts(experiment: Experiment, networks: Sequence[Network]) -> Iterator[TimedPart]:
-    """Yield the parts of the time of these networks, as far as there are records.
+    """Yield the parts of these networks' time, from the existing records of breakdowns.
 
     Raises SpecError if a record is damaged, or of another network or other settings.
     """

@@ -1,4 +1,4 @@
-"""A trained network of an experiment, taken out with its weights."""
+"""Export of a trained network of an experiment, with its weights, into a folder of its own."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def take_network(
     The network is run, to compare its outputs. User code that makes the network or the data is imported.
 
     Args:
-        experiment: has trained the network.
+        experiment: the experiment that trained the network.
         name: "original", a baseline, or an operator's id, name or file.
         folder: by default one with the operator's name, here.
         formats: names in `syno.export.network_formats.NETWORK_FORMATS`.
-        seed: of the training; None: the one with the best score, of the seeds of the experiment if one of these was trained.
+        seed: seed of the training; None: the seed with the best score, if possible among the seeds in the settings.
         run_code: whether user code may run from any place. If false, only code in the working directory or on Python's path may
             run, but not code in a folder of results or in an installed package.
 
@@ -112,7 +112,7 @@ def _code(experiment: Experiment, network: Network, record: TrainingRecord, *, r
 
 
 def _of_data(made_by: WorkloadSettings) -> list[str]:
-    """Return the names of the data set or task, and of what belongs to a training of one's own."""
+    """Return the names or import paths of the data set or task, of its score, and of the function of example inputs."""
     return [made_by.data, *(path for path in (made_by.score, made_by.example_inputs) if path is not None)]
 
 
@@ -132,7 +132,7 @@ def _is_ours(path: str, experiment: Experiment) -> bool:
 
 
 def _training(experiment: Experiment, name: str, seed: int | None) -> tuple[Network, TrainingRecord, Path]:
-    """Return a network, the record of its training with this seed, or of the best one, and the file of the weights."""
+    """Return a network, the record of its training (with `seed`, or the best one), and the file of the weights."""
     from syno.train.training_record import TrainingRecord
 
     converted = Network.parse(name)
@@ -213,7 +213,7 @@ def _measured_with_kernels(experiment: Experiment, network: Network) -> TuningRe
 
 
 def _score(experiment: Experiment, record: TrainingRecord) -> Callable[[nn.Module], float] | None:
-    """Return a function that scores a network on the test data as in the training; None if the data is not at hand."""
+    """Return a function that scores a network on the test data as in the training; None if the data cannot be read."""
     import torch
 
     from syno.train.own_task import Task
@@ -252,7 +252,7 @@ def _facts(experiment: Experiment, record: TrainingRecord, data: DataRecord) -> 
 
 
 def _sections(experiment: Experiment, record: TrainingRecord, data: DataRecord) -> dict[str, str]:
-    """Return the sections of the card, by heading."""
+    """Return the sections of the folder's model card, by heading."""
     if record.name == ORIGINAL:
         replaced = f"The original {record.workload.model}: no layer was replaced."
     else:

@@ -1,4 +1,4 @@
-"""The experiments that a run is asked for, and what these take from other experiments and folders."""
+"""The experiments that a run makes: those its targets name, and those whose operators or results these use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_place(folder: Path) -> None:
 
 
 def asked_for(experiments: Mapping[str, AnyExperiment], targets: Collection[str]) -> list[AnyExperiment]:
-    """Return the experiments whose results are requested, and those whose operators or results they take.
+    """Return the experiments that the targets name, and the experiments whose operators or results they use.
 
     Args:
         experiments: all experiments of the workflow, by folder.
@@ -45,9 +45,9 @@ def asked_for(experiments: Mapping[str, AnyExperiment], targets: Collection[str]
 
 
 def stages_asked_for(experiments: Mapping[str, AnyExperiment], targets: Collection[str]) -> dict[str, set[str]]:
-    """Return the names of the stages that have jobs where experiments are requested, by the name of the experiment.
+    """Return the stages that have jobs in a run for these targets, by the experiment's name.
 
-    Of an experiment that another one takes operators or results from, these are only those of its tables.
+    An experiment from which others only take operators or results has only the stages up to its tables.
 
     Args:
         experiments: all experiments of the workflow, by folder.
@@ -68,11 +68,11 @@ def stages_asked_for(experiments: Mapping[str, AnyExperiment], targets: Collecti
 
 
 def check_source(experiment: AnyExperiment, experiments: Collection[str]) -> None:
-    """Raise SpecError if an experiment takes operators, goes on, or joins results from a folder that does not exist.
+    """Raise SpecError if an experiment takes operators, continues, or joins results from a folder that does not exist.
 
     Args:
         experiment: the experiment.
-        experiments: folders of all experiments of the workflow; what is missing there, the workflow makes.
+        experiments: folders of all experiments of the workflow, whose results it makes itself.
     """
     for folder in experiment.goes_first:
         if str(folder) not in experiments and not (folder / SCORES_FILE).is_file():

@@ -1,4 +1,4 @@
-"""The best operators of an experiment, finished or not."""
+"""The command `syno top`: the best operators of an experiment, finished or not."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def top(place: str, count: int) -> str:
 
 
 def not_faster(run: Run) -> list[str]:
-    """Return sentences on devices and compilers where no operator is faster, or where a compiler slows the original."""
+    """Return sentences on devices and compilers where no operator is faster, or where a compiler slows the original down."""
     place = None if run.goal is None else (run.goal.device, run.goal.compiler)  # the answer says so of it
     elsewhere = [one for one in run.speedups if one.target != place]
     return [*none_is_faster(elsewhere), *(best_compilers(one).text for one in best_against_best(run.latencies))]
@@ -65,14 +65,14 @@ def compared(run: Run, count: int | None = None) -> str:
 def find_experiment(place: str) -> Experiment:
     """Return the experiment of a config file, of a folder of results, or of a name in `results/`.
 
-    For one of several in a file, that is FILE:NAME, its folder, or GROUP/NAME. Raises SpecError if there is no experiment, or
-    one without operators.
+    An experiment among several in a file is named FILE:NAME, by its folder, or GROUP/NAME. Raises SpecError if there is no such
+    experiment, or it has no operators.
     """
     return Experiment.checked(find_any(place))
 
 
 def find_any(place: str) -> AnyExperiment:
-    """Return the experiment, of any kind, that `find_experiment` would find."""
+    """Return the experiment of a place as `find_experiment` does, but of any kind, also one without operators."""
     if parted(place)[0].is_file() or (Path(place) / KEPT).is_file():
         return load_any(place)
     if (RESULTS / place / KEPT).is_file():
@@ -104,7 +104,7 @@ def summary(run: Run, count: int | None = None) -> list[Row]:
 
 
 def _timed(latencies: Sequence[Latency], count: int | None) -> list[Row]:
-    """Return a row for each network where nothing was trained: its latencies, in the order of the table."""
+    """Return a row with the latencies of each network, for a run that trained nothing, in the order of the table."""
     by_key: dict[str, list[Latency]] = {}
     for one in latencies:
         by_key.setdefault(one.key, []).append(one)

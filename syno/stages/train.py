@@ -70,7 +70,7 @@ def _trained(
     file: Path,
     processes: Processes | None = None,
 ) -> TrainingRecord:
-    """Return the record of a training, which is to be in this file. `processes` train together; None: this one alone."""
+    """Train a network, and return the record of `file`. `processes` train together; None: this process trains alone."""
     from syno.train.processes import ALONE
     from syno.train.training_record import TrainingRecord
     from syno.train.workload import Workload
@@ -84,7 +84,7 @@ def _trained(
 
 
 def _share(processes: Processes, fields: Mapping[str, Any], key: str, seed: int, file: Path) -> TrainingRecord:
-    """Train in one of several processes, whose experiment has these fields."""
+    """Train in one of several processes; `fields` are those of the experiment, which the process makes again."""
     experiment = Experiment(**fields).use_code()
     with processes.first_alone():  # which may have to download the data, or to check it
         experiment.network  # noqa: B018
@@ -95,7 +95,7 @@ def _share(processes: Processes, fields: Mapping[str, Any], key: str, seed: int,
 def weights_file(experiment: Experiment, record: Path, network: Network) -> Path | None:
     """Return the file of the weights of the training with this record; None if the experiment keeps none of this network.
 
-    Those of the original are kept wherever another network begins with them.
+    Weights of the original are kept if another network's training begins with them.
     """
     is_kept = {"all": True, "operators": network.role not in (Role.ORIGINAL, Role.BASELINE), "none": False}
     others = (OPERATOR, *experiment.rival_names)
@@ -115,7 +115,7 @@ def begins_trained(experiment: Experiment, name: str | Network) -> bool:
 
 
 def trained_original(experiment: Experiment, name: str | Network, seed: int) -> Path | None:
-    """Return the record of the training of the original that a network's training begins with; None if it begins with none."""
+    """Return the record of the original's training with whose weights a network's training begins; None if there is none."""
     workload = experiment.workload
     if workload is None or not begins_trained(experiment, name):
         return None
@@ -125,7 +125,7 @@ def trained_original(experiment: Experiment, name: str | Network, seed: int) -> 
 
 
 def _require_trained(experiment: Experiment, settings: WorkloadSettings, seed: int) -> None:
-    """Raise SpecError if the weights of the original, with which a training begins, are not there."""
+    """Raise SpecError if a training begins with the original's weights, and their file is missing."""
     file = training_file(experiment, ORIGINAL, seed).with_suffix(WEIGHTS)
     if settings.weights == str(file) and not file.is_file():
         raise SpecError(
@@ -168,7 +168,7 @@ def train_baselines(
 
 
 def _is_of_this_code(experiment: Experiment, name: str, seed: int, file: Path) -> bool:
-    """Return whether the record in a file was made with the user's own code as it is now. True if nothing is own."""
+    """Return whether a record was made with the user's own code as it is now; true if network and data are built in."""
     from syno.train.training_record import TrainingRecord
     from syno.train.workload import Workload
 
@@ -184,8 +184,8 @@ def _is_of_this_code(experiment: Experiment, name: str, seed: int, file: Path) -
 def settings_of_training(experiment: Experiment, name: str | Network = ORIGINAL, seed: int = 0) -> WorkloadSettings:
     """Return the workload with the settings of `train: training`, without milestones. The experiment has a workload.
 
-    A pruned network begins with the weights of the original that was trained with this seed, or with which it came, and learns
-    more slowly. So do others, at the usual speed, where `training: initialization: fit` or `distill` says it.
+    A pruned network begins with the original's weights, those of its training with this seed or those it came with, and gets
+    a lower learning rate. With `training: initialization: fit` or `distill`, other networks begin with them at the usual rate.
     """
     workload, training = experiment.workload, experiment.train.training
     assert workload is not None

@@ -22,7 +22,7 @@ FASTEST_RELOAD = 2  # seconds
 
 
 class Watch:
-    """A view of the search of an experiment, on any machine that reaches its storage. Nothing is made, changed or locked.
+    """A read-only view of an experiment's search, on any machine that reaches its storage. It locks nothing.
 
     Attributes:
         experiment: the experiment.

@@ -45,18 +45,19 @@ class WorkflowStage:
     Attributes:
         name: name of the rule.
         commands: `syno` commands of the stage, in the order of the help page.
-        jobs: the wildcards of each job of an experiment, given the keys of its networks; empty where it has no such stage.
+        jobs: returns the wildcards of each job of an experiment, by the keys of its networks; [] if it has no such stage.
         files: files that a job writes and later stages read: paths in the folder of results, with wildcards in braces.
         also: files that a job writes in addition, such as other formats.
         after: names of the stages whose `files` a job reads.
         elsewhere: names of the stages of other experiments (`sources`, `goes_first`) whose `files` a job reads.
         settings: the part of the experiment's settings that the files depend on.
-        readers: for files that take long to make, a function that reads and checks one, as `module:name`. Others are made anew.
+        readers: for files that take long to make, functions (`module:name`) that read and check a file, by path pattern.
+            Damaged files without a reader are made anew.
         is_timed: whether times and memory of a job are recorded.
         is_per_network: whether there are jobs for each network that is trained.
         is_of_shortlist: whether there are jobs for each network of the shortlist instead, if operators are selected by latency.
         is_shared: whether files are outside the folder of results.
-        is_page: whether files are drawings and pages, which are larger than records.
+        is_page: whether files are figures and pages, which are larger than records.
         is_training: whether jobs train, if only for some steps: they need the memory of the experiment's workload.
         memory_mib, minutes: what the first attempt of a job may take, if its workload is not known to need more memory.
     """
@@ -85,9 +86,9 @@ class WorkflowStage:
         """Return the files of all jobs of an experiment.
 
         Args:
-            experiment: whose jobs they are.
+            experiment: the experiment.
             networks: keys of the networks that are trained, as `keys` returns them.
-            patterns: which files of each job; by default those that later stages read.
+            patterns: path patterns of the files of each job; by default those that later stages read.
         """
         root = Path() if self.is_shared else experiment.folder
         chosen = tuple(self.files if patterns is None else patterns)
@@ -101,7 +102,7 @@ class WorkflowStage:
         Args:
             experiment: whose jobs they are.
             selected: keys of the selected operators; None before the selection: as many as may be selected.
-            shortlisted: the same of the shortlist, for a selection by latency.
+            shortlisted: keys of the shortlist, for a selection by latency; None before it.
         """
         if not has_operators(experiment):
             return []
@@ -116,7 +117,7 @@ class WorkflowStage:
         return max(self.memory_mib, MODEL_MIB.get(workload.model, 0), DATA_MIB.get(workload.data, 0))
 
     def check(self, file: Path, pattern: str) -> None:
-        """Read a file that one of the patterns matches. Raises a SynoError if it is damaged."""
+        """Read a file with the reader of its path pattern. Raises a SynoError if it is damaged."""
         given = (self.readers or {}).get(pattern)
         if given is not None:
             resolve_name(given)(file)
@@ -130,12 +131,12 @@ def has_operators(experiment: AnyExperiment) -> TypeGuard[Experiment]:
 
 
 def one_job_if(has_it: Callable[[AnyExperiment], bool]) -> FindJobs:
-    """Return a function for `jobs`: one job if an experiment has the stage, else none."""
+    """Return a function for `WorkflowStage.jobs`: one job without wildcards if `has_it(experiment)`, else none."""
     return lambda experiment, networks: [{}] if has_it(experiment) else []
 
 
 def _of_operators(find: Callable[[Experiment, Sequence[str]], Sequence[Wildcards]]) -> FindJobs:
-    """Return a function for `jobs` that finds none for experiments without operators of their own."""
+    """Return a function for `WorkflowStage.jobs` that calls `find`, or returns [] for experiments without own operators."""
     return lambda experiment, networks: find(experiment, networks) if has_operators(experiment) else ()
 
 
@@ -261,8 +262,8 @@ def add_stage(stage: WorkflowStage, *, before: str, read_by: Sequence[str] = (),
     """Add the stage of an extension.
 
     Args:
-        stage: its rule of Snakemake stands in `workflow/rules`, or in a file that includes the Snakefile.
-        before: the name of the stage that it goes before.
+        stage: the stage. Its rule of Snakemake is in `workflow/rules`, or in a file that includes the Snakefile.
+        before: the name of the stage before which it is inserted.
         read_by: names of later stages that read its files.
         read_elsewhere_by: names of stages of other experiments that read its files.
 
@@ -280,7 +281,7 @@ def add_stage(stage: WorkflowStage, *, before: str, read_by: Sequence[str] = (),
 
 
 def grown(first: int, attempt: int, most: float = inf) -> int:
-    """Return a resource that doubles in each new attempt of a job, to eight times the first, or to `most` if that is less."""
+    """Return a resource that doubles with each attempt of a job, up to eight times the first amount, or to `most`."""
     return int(max(first, min(first * 2 ** min(attempt - 1, 3), most)))
 
 
@@ -300,7 +301,7 @@ def jobs(
 
 
 def files_on_the_way(experiment: AnyExperiment) -> list[Path]:
-    """Return all files of the stages that have no job for each network: Snakemake misses those that it is asked for."""
+    """Return all files of the stages without a job per network: Snakemake makes missing files only if they are requested."""
     stages = [stage for stage in STAGES.values() if not stage.is_per_network and not stage.is_shared]
     return [file for stage in stages for file in stage.paths(experiment, (), (*stage.files, *stage.also))]
 

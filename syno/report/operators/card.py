@@ -30,12 +30,12 @@ NARROW = {"id", "kind"}  # columns of the table of rules that are not wrapped
 
 
 def explain(space: Space, operator: PGraph) -> str:
-    """Return the steps to an operator as text.
+    """Return the steps from the root of the space to an operator as text, each with the distance left and the rules checked.
 
     The distance is the least number of primitives still missing after a step. The groups of axes below it belong to the
     assignment with that cost.
 
-    Raises UnreachableError that names the rule or option which excludes the operator.
+    Raises UnreachableError, which names the rule or option that excludes the operator.
     """
     stages = reach(space, operator)
     steps = len(stages) - 1  # the last makes the state an operator
@@ -94,8 +94,8 @@ class LayerCost:
     Attributes:
         values: the layer's sizes.
         count: how many such layers there are.
-        flops, parameters: of one of them; multiply-adds for one batch.
-        memory_bytes: the most that one stage holds.
+        flops, parameters: of one layer: multiply-adds for one batch, and number of weights.
+        memory_bytes: the largest memory of one stage, in bytes.
         weights: the shapes of the weights.
     """
 
@@ -143,7 +143,7 @@ def layer_costs(operator: PGraph, spec: OperatorSpec) -> list[LayerCost]:
 
 
 def weight_shapes(operator: PGraph, values: Valuation) -> tuple[tuple[int, ...], ...]:
-    """Return the shape of each weight."""
+    """Return the shape of each of the operator's weights at these sizes."""
     return tuple(tuple(values.integer(dim.size) for dim in weight) for weight in operator.weights)
 
 
@@ -184,7 +184,7 @@ def _layers(operator: PGraph, spec: OperatorSpec) -> str:
 
 
 def write_drawing(operator: PGraph, file: Path) -> None:
-    """Draw the operator as SVG or in Graphviz's language, by the name's end. SpecError for another end."""
+    """Write a drawing of the operator as SVG or as a Graphviz file, by the file's suffix. SpecError for another suffix."""
     formats = {".svg": to_svg, ".dot": to_dot}
     if file.suffix not in formats:
         raise SpecError(f'{file}: a drawing ends in {" or ".join(formats)}; given: "{file.suffix}"')

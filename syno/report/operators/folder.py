@@ -50,7 +50,7 @@ class StoredOperator(BaseModel):
 
 
 class OperatorFolder:
-    """A folder of operators. Files are written whole, so it can be opened again after any interruption.
+    """A folder of operators. Files are written atomically, so it can be opened again after any interruption.
 
     Attributes:
         path: the folder.
@@ -153,7 +153,7 @@ class SamplingProgress(Progress):
 
     Attributes:
         walks: random walks since this process began.
-        dead_ends: those that led nowhere.
+        dead_ends: walks that ended without an operator.
     """
 
     walks: int = 0
@@ -230,7 +230,7 @@ def _progress(sampler: Sampler, finished: int, total: int, before: int, seconds:
 
 
 def rejections(space: Space) -> Mapping[str, str]:
-    """Return the rules that have rejected most steps so far, as a note of progress."""
+    """Return the rules that have rejected the most steps so far, as {heading: text} for the shown progress."""
     found = space.rules.rejections
     if not found:
         return {}
@@ -239,7 +239,7 @@ def rejections(space: Space) -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class Part(Progress):
-    """Progress of a part of a measurement, which has no valid and invalid results."""
+    """Progress of one part of a benchmark, whose results are not valid or invalid, unlike sampled operators."""
 
     @property
     def valid_rate(self) -> None:
@@ -248,11 +248,11 @@ class Part(Progress):
 
 
 def silent(title: str, finished: int, total: int) -> None:
-    """Show nothing."""
+    """Ignore the progress of a part: the `Show` for calls without a display."""
 
 
 def shown_on(display: Display | None) -> Show:
-    """Return a function that shows parts on a display, each with its own time and rate; without a display, `silent`."""
+    """Return a function that shows the progress of parts on a display, each with its time and rate; None: `silent`."""
     if display is None:
         return silent
     title_now, began = "", time.monotonic()

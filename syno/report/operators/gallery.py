@@ -63,12 +63,12 @@ class Card:
     """The content of one operator's card.
 
     Attributes:
-        number: of the card, from 1; its ids on the page begin with it.
-        facts: score and cost, with their headings.
+        number: the card's number, from 1; ids of its elements on the page begin with it.
+        facts: pairs of heading and value: score and costs.
         reads: lines on the input elements that an output element depends on.
         order: the numbers to sort by, as JSON.
-        provenance: the trial that found it; empty where none did.
-        usages: how to take it home; none where commands cannot find it.
+        provenance: the trial that found the operator; empty if no trial did.
+        usages: the commands that take it home; empty if commands cannot find it.
     """
 
     number: int
@@ -103,12 +103,12 @@ def cards(run: Run) -> list[Card]:
 
 
 def is_scored(run: Run) -> bool:
-    """Return whether any network was trained, in the search or again."""
+    """Return whether any network was trained, in the search or after the selection."""
     return bool(run.scores) or any(run.metric.key in trial.metrics for trial in run.trials)
 
 
 def of_search(row: Score) -> Cell:
-    """Return a cell with the FLOPs of the search, as a share if known: they are of a batch or of the replaced layers."""
+    """Return a cell with an operator's FLOPs in the search: a share of the original's if known, else of a batch."""
     cell, part = quantity(row.flops), share(row.flops_share)
     return (
         cell if part.value is None else Cell(f"{part.text} of the original's", cell.value, f"{cell.note} as the search counts")
@@ -116,12 +116,12 @@ def of_search(row: Score) -> Cell:
 
 
 def order_name(target: Target) -> str:
-    """Return the name of the sorting by latency on this device with this compiler."""
+    """Return the page's name for sorting cards by the latency on this device with this compiler."""
     return f"latency, {target[1]} on {target[0]}"
 
 
 def _searched(run: Run) -> dict[str, Score]:
-    """Return, by name, the scores and costs of operators in the search, where no operator was trained again."""
+    """Return the operators' scores and costs in the search, by name; {} if operators were trained again after it."""
     if run.scores:
         return {}
     found: dict[str, Score] = {}
@@ -142,9 +142,9 @@ def _ratio(cost: float | None, original: float | None) -> float | None:
 
 
 def _origins(run: Run) -> dict[str, str]:
-    """Return, by name, the first trial that found an operator, its reward and its date, as far as the table has them.
+    """Return texts by the operator's name: the first trial that found it, with reward and date as far as known.
 
-    Of an operator that was screened out, it is the reason.
+    For an operator that was screened out, the text has the reason in place of the reward.
     """
     found: dict[str, str] = {}
     names = run.trial_operators

@@ -54,13 +54,13 @@ class Move:
 
 
 def moves(readings: Sequence[AxisReading], names: Sequence[str], outputs: int, values: Mapping[str, int]) -> list[str]:
-    """Return phrases for the actions on the axes, the first nearest to the input, for axes whose reading has a known form.
+    """Return phrases such as "shifts rows by 1" for axes whose reading has a known form, the first nearest to the input.
 
     Args:
         readings: the readings of all axes of the input.
-        names: of these axes.
-        outputs: how many axes the output has.
-        values: of variables, for displacements.
+        names: the names of these axes.
+        outputs: the number of axes of the output.
+        values: values of variables, to compute displacements.
     """
     waiting = {one.axis: _moves_of(one, values) for one in readings}
     phrases: list[str] = []
@@ -150,7 +150,7 @@ def _pure_repeat(reading: AxisReading) -> Size:
 
 
 def _exchanged(readings: Sequence[AxisReading], names: Sequence[str], outputs: int) -> Iterator[str]:
-    """Yield a phrase for each pair of axes that follow each other's output axis."""
+    """Yield a phrase for each pair of input axes that are swapped: each follows the output axis of the other."""
     if len(readings) != outputs:
         return
     for one in readings:
@@ -172,7 +172,7 @@ def in_words(operator: PGraph, values: Mapping[str, int] | None = None) -> str:
 
     Args:
         operator: the operator.
-        values: of variables; those with a default need none. Displacements that depend on others are shown as expressions.
+        values: values of variables without a default. Displacements with unknown variables are shown as expressions.
     """
     known = {**operator.variables.defaults, **(values or {})}
     found = readings(operator)
@@ -201,12 +201,12 @@ def axis_names(sizes: Sequence[Size]) -> list[str]:
 
 
 def text_of(index: Expression) -> str:
-    """Return an index as `syno show` writes it in the loops."""
+    """Return an index expression as `syno show` writes it in the loop nest."""
     return index.text(lambda size: size.integer_text().replace(" ", ""))
 
 
 def _variables(operator: PGraph, readings: Sequence[AxisReading]) -> list[str]:
-    """Return the variables on which displacements depend, in the operator's order."""
+    """Return the names of the variables on which displacements depend, in the operator's order."""
     steps = [step for one in readings if one.repeat is ONE for step in one.steps]
     texts, sums = [text_of(step.offset) for step in steps], {name for step in steps for name in step.offset.iterators}
     texts += [size.integer_text() for name, size in (readings[0].extents if readings else {}).items() if name in sums]
@@ -258,7 +258,7 @@ def _side(offset: int, own: str = "there") -> str:
 
 
 def _together(readings: Sequence[AxisReading], names: Sequence[str]) -> Iterator[str]:
-    """Yield a line for axes that depend on the same reduction."""
+    """Yield a line for each set of input axes whose positions depend on the same reduction."""
     for reduction in dict.fromkeys(name for one in readings for name in one.reductions):
         axes = [names[one.axis] for one in readings if reduction in one.reductions]
         if len(axes) > 1:
@@ -266,7 +266,7 @@ def _together(readings: Sequence[AxisReading], names: Sequence[str]) -> Iterator
 
 
 def _conditions(operator: PGraph, readings: Sequence[AxisReading]) -> Iterator[str]:
-    """Yield the conditions on summands that no step of an axis mentions."""
+    """Yield a line for each condition on summands that the lines of the axes do not mention."""
     said = {step.condition for one in readings for step in one.steps}
     for index, extent in index_map(operator).conditions:
         if (index, extent) not in said:
@@ -274,10 +274,10 @@ def _conditions(operator: PGraph, readings: Sequence[AxisReading]) -> Iterator[s
 
 
 def dependence(operator: PGraph, values: Mapping[str, int] | None = None) -> str:
-    """Return lines on what is read, applied once and twice, on exchanged axes, and on elements that are not used.
+    """Return lines on the positions read by the operator applied once and twice, on exchanged axes and unused elements.
 
-    The sizes are shown. Primaries without a value get an example, as do all where the given ones are too large, or do not allow
-    applying the operator twice. Empty if a coefficient has no value, or a size is no whole number.
+    The first line shows the sizes. Primary variables without a value get an example value; all do if `values` are too large or
+    do not allow applying the operator twice. "" if a coefficient has no value, or a size is no whole number.
 
     Args:
         operator: the operator.
@@ -329,7 +329,7 @@ def _notes(operator: PGraph, pattern: ReadPattern) -> Iterator[str]:
 
 
 def _elements(operator: PGraph, pattern: ReadPattern) -> str:
-    """Return the positions along all axes; those along which it only reads its own are left out if there are others."""
+    """Return the positions read along all axes, in words; axes with only the own position are left out if others are not."""
     if not pattern.position_counts[1]:
         return "nothing"
     names, outputs = (axis_names([dim.size for dim in dims]) for dims in (operator.input, operator.output))
@@ -346,7 +346,7 @@ def _elements(operator: PGraph, pattern: ReadPattern) -> str:
 
 
 def _picture(pattern: ReadPattern, rows: AxisPattern, columns: AxisPattern) -> str:
-    """Return the positions in a picture."""
+    """Return the positions read along the rows and columns of a picture, in words."""
     least, most = pattern.position_counts
     if _is_all(rows) and _is_all(columns):
         return "every position"

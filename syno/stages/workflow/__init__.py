@@ -1,1 +1,1 @@
-"""The workflow's side of Snakemake: how it is started, what its jobs read and take, and what becomes of failed ones."""
+"""The workflow's side of Snakemake: its start, input files and resources of its jobs, and the handling of failed jobs."""

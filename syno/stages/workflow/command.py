@@ -40,7 +40,7 @@ def workflow_folder() -> Path:
 
 
 def config_file(name: str, folder: Path) -> Path:
-    """Return an experiment's file: the one given, or the one of this name in `config` of the workflow's folder.
+    """Return an experiment's file: the path `name`, or `config/NAME.yaml` in the workflow's folder.
 
     Raises SpecError if there is neither.
     """
@@ -54,7 +54,7 @@ def config_file(name: str, folder: Path) -> Path:
 
 
 def profile_folder(name: str, folder: Path) -> Path:
-    """Return the folder of a profile of Snakemake: the one given, or the one of this name in the workflow.
+    """Return the folder of a profile of Snakemake: the path `name`, or `workflow/profiles/NAME` in the workflow's folder.
 
     Raises SpecError if there is neither.
     """
@@ -76,7 +76,7 @@ def runs_elsewhere(profile: str, more: Sequence[str] = ()) -> bool:
 
 
 def chosen_experiments(source: str) -> list[AnyExperiment]:
-    """Return the experiments of a file, or FILE:NAME and those that it needs; FILE may be the name of one that Syno brings.
+    """Return the experiments of FILE, or FILE:NAME and the experiments it needs; FILE may be the name of a file of Syno's.
 
     Raises SpecError if there is no such file or experiment, or one is invalid.
     """
@@ -108,9 +108,9 @@ def command(config: str, profile: str, cores: int | None, more: Sequence[str], p
     """Return the command that runs the workflow in the folder `place`, where results go.
 
     Args:
-        config: the experiment's file, or the name of one that Syno brings.
+        config: the experiment's file, or the name of a file that comes with Syno.
         profile: a profile's name or folder.
-        cores: of the processor; None: all that this process may use, and as the profile says elsewhere.
+        cores: number of processor cores; None: all that this process may use, or for jobs on other machines the profile's.
         more: further arguments of Snakemake.
         place: the folder where it runs.
 

@@ -18,7 +18,7 @@ NAME = "experiment"  # of an experiment without a name, of a module whose config
 def read_experiments(workflow: Any, config: Mapping[str, Any]) -> dict[str, AnyExperiment]:
     """Return the experiments of a config by their folders of results, which identify them, as in `{folder}/data.json`.
 
-    Optional devices that are not there are left out. Jobs of a cluster find in a file what was decided of them.
+    Missing optional devices are left out. Jobs of a cluster read this decision from a file.
 
     Args:
         workflow: Snakemake's workflow.

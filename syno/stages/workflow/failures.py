@@ -1,4 +1,4 @@
-"""Failed jobs: which of them Snakemake restarts, and what is said of them at the end of the workflow.
+"""Failed jobs: which of them Snakemake restarts, and their messages at the end of the workflow.
 
 A job fails for good if its command ended with an error of its input or of the user's code (exit code 1 or 2), which its log
 says at its end. What was killed, or ended with exit code 75, may succeed in another attempt. Snakemake's setting `retries`
@@ -27,9 +27,9 @@ MOST_SHOWN = 5  # failed jobs
 
 
 def end_of_log(file: Path, since: float = 0.0) -> tuple[str, bool]:
-    """Return the last line of a job's log, and whether it tells that the job failed for good.
+    """Return the last line of a job's log, and whether it says that the job failed for good.
 
-    ("", False) without one that was written since that time: a job that was killed before it began has that of an earlier run.
+    ("", False) if the log was not written after `since`: a job killed before it began has the log of an earlier run.
     """
     try:
         if file.stat().st_mtime < since:
@@ -47,7 +47,7 @@ class FailedJobs:
     """The jobs that failed in a run of the workflow.
 
     Attributes:
-        said: the last line of each failed job's log, by log.
+        said: the last line of each failed job's log, by the log's path.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class FailedJobs:
         self._began = time.time() - CLOCKS_APART_SECONDS
 
     def restarts(self, job: Any, allowed: int) -> int:
-        """Return the number of restarts that Snakemake may give a failed job, or group of jobs, of the `allowed` ones."""
+        """Return how often Snakemake may restart a failed job or group of jobs: `allowed`, or 0 if it failed for good."""
         logs = [str(log) for one in getattr(job, "jobs", [job]) for log in one.log]
         ends = {log: end_of_log(Path(log), self._began) for log in logs}
         failed = {log: line for log, (line, is_for_good) in ends.items() if is_for_good} or {
@@ -65,7 +65,7 @@ class FailedJobs:
         return 0 if any(is_for_good for _, is_for_good in ends.values()) else allowed
 
     def text(self) -> str:
-        """Return the error of each failed job, a line each."""
+        """Return the errors of the failed jobs, one line each."""
         lines = [f"{line if line.startswith(ERROR) else f'{ERROR}{line}'} ({log})" for log, line in self.said.items()]
         more = [f"... and {len(lines) - MOST_SHOWN} more failed jobs"] if len(lines) > MOST_SHOWN else []
         return "\n".join([*lines[:MOST_SHOWN], *more])

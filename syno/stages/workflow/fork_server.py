@@ -20,10 +20,10 @@ ONE_THREAD = {**dict.fromkeys(THREADS, "1"), "JE_ARROW_MALLOC_CONF": "background
 
 
 def start_fork_server(workflow: Any) -> None:
-    """Start the server for the jobs of a workflow, which find it by a variable. It ends with this process.
+    """Start the server for the jobs of a workflow, which find it by an environment variable. It ends with this process.
 
     Does nothing where jobs run on other machines or in environments of their own, with `SYNO_FORK_SERVER=off`, and on systems
-    other than Linux. If the variable names a server that there is, jobs have that one.
+    other than Linux. If the variable already names a running server, jobs use that server.
 
     Snakemake's times and memory of a job (`benchmark/`) are those of the command that waits for the server's child: Snakemake
     asks for descendants, and Linux lets no process adopt another's child.

@@ -1,4 +1,4 @@
-"""The files that jobs read, as far as these depend on the experiment and on the operators that are selected."""
+"""Input functions of rules: the files that jobs read, by the experiment and the selected operators."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class JobFiles:
         self._settings = cache(self._settings_text)
 
     def of(self, folder: str, *stages: str) -> list[str]:
-        """Return the files that the jobs of these stages write and others read."""
+        """Return the files that the jobs of these stages write and later stages read."""
         experiment = self._experiments[folder]
         return [str(file) for name in stages for file in STAGES[name].paths(experiment, self._networks(folder, STAGES[name]))]
 
@@ -52,7 +52,7 @@ class JobFiles:
         return [*map(str, (*files_on_the_way(experiment), *early)), lambda wildcards: self.of(folder, *per_network)]
 
     def selectable(self, folder: str) -> list[str]:
-        """Return what operators are chosen from: the frozen trials, another experiment's selection and scores, or an import."""
+        """Return the files that operators come from: frozen trials, another experiment's selection and scores, or an import."""
         experiment = self._experiments[folder]
         source = experiment.select.source
         if source is None:
@@ -63,7 +63,7 @@ class JobFiles:
         return [str(source / file) for file in files]
 
     def selected_from(self, folder: str) -> list[str]:
-        """Return the input of the selection: what operators are chosen from; by latency, the shortlist and its measurements."""
+        """Return the input of `select`: the files of `selectable`; by latency, the shortlist and its measurements."""
         if not self._experiments[folder].compares_latencies:
             return self.selectable(folder)
         listed = self._chosen_keys(folder, "shortlist")
@@ -72,17 +72,17 @@ class JobFiles:
         return [*self.of(folder, "shortlist"), *map(str, compared_measurements(self._experiments[folder], listed))]
 
     def experiments_before(self, folder: str) -> list[str]:
-        """Return the tables of the experiments that an experiment goes on from."""
+        """Return the tables of the experiments whose results this experiment continues."""
         return [str(before / SCORES_FILE) for before in self._experiments[folder].goes_first]
 
     def rivals_before(self, folder: str) -> list[str]:
-        """Return the records of the rivals that a search begins with, if any."""
+        """Return the records of the rivals with whose results a search begins; [] if it begins without rivals."""
         experiment = self._experiments[folder]
         names = experiment.rival_names if experiment.begins_with_rivals else ()
         return [str(experiment.folder / RIVAL.format(rival=name)) for name in names]
 
     def original_before(self, folder: str, key: str, seed: str) -> list[str]:
-        """Return the record of the training of the original that a training begins with, if any."""
+        """Return the record of the original's training with whose weights a training begins; [] for new weights."""
         file = trained_original(self._experiments[folder], key, int(seed))
         return [] if file is None else [str(file)]
 
@@ -105,7 +105,7 @@ class JobFiles:
         return found
 
     def settings(self, folder: str, part: str, key: str = "") -> str:
-        """Return the settings of a stage as text, with a checksum of own code in them, and in the baseline of this key."""
+        """Return the settings of a stage as text, with a checksum of user code in them and in the baseline `key`."""
         return self._settings(folder, part, key)
 
     def _settings_text(self, folder: str, part: str, key: str) -> str:
@@ -124,7 +124,7 @@ class JobFiles:
         return stage.networks(experiment, selected=self._chosen_keys(folder, "select"))
 
     def _chosen_keys(self, folder: str, stage: str) -> list[str] | None:
-        """Return the keys of the operators that a checkpoint chose. In a dry run before it, None: they are not known."""
+        """Return the keys of the operators that a checkpoint chose; None in a dry run before the checkpoint."""
         if self._workflow.dryrun and not Path(folder, STAGES[stage].files[0]).exists():
             return None
         file = Path(getattr(self._checkpoints, stage).get(folder=folder).output[0])

@@ -1,4 +1,4 @@
-"""The patches of other packages: what they lack here, and the issues there that would make each patch superfluous."""
+"""The patches of other packages, each with the upstream issue that would make it superfluous."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ PATCHES = (RESTARTS, SLURM_STATES)
 
 
 def apply(patch: Patch, changed: Callable[[Any], Any]) -> None:
-    """Replace each attribute of a patch by `changed` of it.
+    """Replace each attribute that a patch names by the result of `changed(attribute)`.
 
-    Does nothing if the module has not been imported, or the attribute is not there, as in a version that works in another way.
+    Does nothing if the module has not been imported, or lacks the attribute, as another version of the package may.
     """
     module = sys.modules.get(patch.module)
     for path in patch.attributes:

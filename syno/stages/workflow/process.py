@@ -26,10 +26,10 @@ def use_this_environment() -> None:
 
 
 def end_with_program() -> None:
-    """Let SIGHUP interrupt this process and its jobs, as Ctrl-C does, if it leads a session.
+    """Make SIGHUP interrupt this process and its jobs, as Ctrl-C does, if this process leads a session.
 
-    A program that starts the workflow asks the system for this signal at its own end. Snakemake alone, when it is interrupted,
-    waits for jobs that were not told to end.
+    A program that starts the workflow lets the system send this signal when the program ends. If only Snakemake were
+    interrupted, it would wait for its jobs, which run on.
     """
     if os.getsid(0) == os.getpid():
         with suppress(ValueError):  # in another thread than the first, signals have no handlers
@@ -52,7 +52,7 @@ def asks_for_other_machines(workflow: Any) -> bool:
 
 @contextmanager
 def input_errors() -> Iterator[None]:
-    """Turn input errors into errors of the workflow, with the message that a command would print."""
+    """Turn a SynoError in the body into Snakemake's WorkflowError, with the message that a command would print."""
     from snakemake.exceptions import WorkflowError
 
     try:

@@ -85,7 +85,7 @@ class JobResources:
     # Trainings
 
     def of_first_step(self, stage: str) -> dict[str, Any]:
-        """Return the resources of a job that runs one step of a search's training."""
+        """Return the resources of the job `data`, which runs one step of the search's training."""
         return self.of(stage, **self._gpu(self._training_device("worker")))
 
     def of_training(self, stage: str) -> dict[str, Any]:
@@ -109,8 +109,7 @@ class JobResources:
     def training_threads(self, stage: str) -> Callable[[Any], int]:
         """Return a function for the number of cores of a training.
 
-        These are the threads of each of its processes, and one for each process that loads data for it, as far as they fit in
-        the part of a GPU.
+        They are the threads of each training process, and one for each process that loads its data, up to the cores per GPU.
         """
 
         def threads(wildcards: Any) -> int:
@@ -139,7 +138,7 @@ class JobResources:
     # Measurements
 
     def of_measurement(self, stage: str) -> dict[str, Any]:
-        """Return the resources of a measurement of a network with a compiler: its time limit, and what it does not share."""
+        """Return the resources of a measurement of a network with a compiler: its time limit, and exclusive devices."""
         return self._measured(stage, 1)
 
     def of_layers(self, stage: str) -> dict[str, Any]:
@@ -159,7 +158,7 @@ class JobResources:
     def measuring_threads(self, wildcards: Any) -> int:
         """Return the number of threads of a measurement: all cores of this machine, so that it runs alone.
 
-        On one of several GPUs, it has the GPU's part of the cores, and on a cluster the threads in the settings. While a
+        On one of several GPUs, it gets the cores per GPU, and on a cluster the threads in the settings. While a
         machine that is reached by ssh measures, this one only waits.
         """
         settings = self._experiments[wildcards.folder].tune
@@ -191,15 +190,15 @@ class JobResources:
         return device if is_here(device) else "cpu"
 
     def _gpu(self, device: Callable[[Any], str], count: Callable[[Any], float] = lambda wildcards: 1) -> dict[str, Any]:
-        """Return the GPUs of a job as resources, by functions for its device and their number.
+        """Return the GPUs of a job as resources, by functions of the wildcards: its device, and the number of GPUs.
 
-        These are their number, and each GPU that settings name by its number.
+        The resources are the number of GPUs, and each GPU that the settings name by index.
         """
         numbered = {resource_name(gpu): lambda wildcards, gpu=gpu: int(device(wildcards) == gpu) for gpu in self._numbered}
         return {"gpu": lambda wildcards: count(wildcards) if device(wildcards).startswith("cuda") else 0, **numbered}
 
     def _shared_by_measurements(self) -> Iterator[tuple[str, Callable[[Any], int]]]:
-        """Yield what only one measurement uses at a time, as resources: a remote device, and a tuner's trials on a device."""
+        """Yield the resources that one measurement uses at a time: a remote device, and a tuner's trials on a device."""
         measured = [
             (folder, experiment, *pair)
             for folder, experiment in self._experiments.items()

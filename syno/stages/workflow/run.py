@@ -1,4 +1,4 @@
-"""A run of the workflow: its results are looked over before Snakemake plans jobs, and listed in a manifest at its end."""
+"""A run of the workflow: results are checked before Snakemake plans jobs, and listed in a manifest at the end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class WorkflowRun:
 
     @property
     def asked_for(self) -> list[AnyExperiment]:
-        """The experiments that the targets ask for, and those that these take results from."""
+        """The experiments that the targets name, and the experiments whose results these use."""
         return asked_for(self._experiments, self._workflow.dag_settings.targets)
 
     def plan(self) -> None:

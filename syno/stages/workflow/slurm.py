@@ -21,14 +21,14 @@ Query: TypeAlias = Callable[[str, Any], Awaitable[tuple[dict[str, str] | None, f
 
 
 def understand_slurm() -> None:
-    """Replace the query of Snakemake's plugin for Slurm, if Snakemake has imported that: it has when it reads the Snakefile."""
+    """Replace the job query of Snakemake's plugin for Slurm, if Snakemake has imported the plugin before the Snakefile."""
     apply(SLURM_STATES, understood)
 
 
 def understood(query: Query) -> Query:
-    """Return a query whose states are one word, and that of the queue for a job that waits there again.
+    """Wrap a query so that each state is one word, and a requeued job has its state in the queue.
 
-    Jobs of unknown state are left out, and asked for again later; if the query fails, these are all jobs.
+    Jobs of unknown state are left out, and asked for again later; if the query fails, all jobs are.
     """
 
     async def states(command: str, logger: Any) -> tuple[dict[str, str], float]:
