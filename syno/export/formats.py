@@ -247,7 +247,7 @@ def checked(operator: PGraph, subject: str, run: Callable[[torch.Tensor], torch.
 def _at_lengths(operator: PGraph, values: Mapping[str, int] | None) -> list[Material]:
     """Return the operator's weights with inputs and reference outputs of two sizes; of one, if it takes no other size.
 
-    Axes such as the batch, on which no size depends, have `LENGTHS`; other free axes have the length in `values` and its double.
+    Axes such as the batch, on which no size depends, have `LENGTHS`; other free axes the length in `values`, and twice it.
     """
     free = sorted(operator.unchanged_variables)
     read = [name for name in sorted(operator.runtime_variables) if name not in free and name in (values or {})]

@@ -329,7 +329,7 @@ def _namespaces(whole: Whole) -> list[dict[str, Any]]:
 
 
 def merged(whole: Whole, evaluation: fx.Graph, training: fx.Graph) -> fx.Graph | None:
-    """Return one graph of both modes, in which differing flags read `self.training`; None if more than flags differs."""
+    """Return one graph of both modes, which reads the network's `training` flag where they differ; None if more differs."""
     graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
     same: dict[fx.Node, fx.Node] = {}
     flag: list[fx.Node] = []

@@ -1,9 +1,9 @@
-"""The elements of the input that an output element reads, in numbers: how many positions, how far away, in which orientation.
+"""The receptive field of an output element in numbers: the number of positions read, their offsets, and their orientation.
 
-The numbers are exact for the sizes at hand (`syno.ir.support`).
-`syno.ir.reading` has expressions that hold for all sizes. They speak of the inner output elements: those for which no
-window leaves its axis, and those in the middle third. An operator may read differently at different ones (after a Merge, at
-even and odd positions): then the least and the most are given.
+The numbers are exact for one set of sizes (`syno.ir.support`).
+`syno.ir.reading` has expressions that hold for all sizes. Most numbers are of inner output elements: those whose windows stay
+within the axes, and those in the middle third. An operator may read differently at different elements (after a Merge, at even
+and odd positions); then the smallest and the largest number are reported.
 
 >>> import syno
 >>> found = read_pattern(syno.OPERATORS["conv2d"](), applied=2)
@@ -33,10 +33,10 @@ LENGTH, CHANNELS = 32, 16
 
 
 def example_values(graph: PGraph, values: Mapping[str, int] | None = None) -> dict[str, int]:
-    """Return a value for each variable of the operator: those given, defaults, and examples for other primaries.
+    """Return a value for each variable of the operator: from `values`, else the default, else an example for primary variables.
 
-    Examples make all sizes whole numbers. Axes at the same place in the output and in the input get the same length where they
-    are variables. Coefficients without a value get none: they decide what is read.
+    Examples make all sizes whole numbers. Corresponding axes of output and input get equal lengths if these are variables.
+    Coefficients without a value are left out, since they determine which positions are read.
     """
     known = {**graph.variables.defaults, **(values or {})}
     free = [
@@ -60,7 +60,7 @@ def example_values(graph: PGraph, values: Mapping[str, int] | None = None) -> di
 
 
 def _alike(graph: PGraph, variable: Variable) -> set[Variable]:
-    """Return the variables at the places of this one, in the output and in the input, and itself."""
+    """Return this variable, and those at the same axis of the other tensor if output and input have as many axes."""
     found = {variable}
     if len(graph.output) == len(graph.input):
         for one, other in zip(graph.output, graph.input, strict=True):
@@ -75,15 +75,15 @@ class AxisPattern:
     """The positions along one axis of the input that an output element reads.
 
     Attributes:
-        axis: its number.
-        length: of the axis.
+        axis: the number of the input axis.
+        length: the length of the axis.
         follows: the output axis that the positions follow: they lie at fixed offsets from the output's position along it. None
             if the output's position does not matter, or not in this way.
-        is_mirrored: whether they follow from the other end: position i of the output reads around the i-th from the end.
-        offsets: the offsets that some inner output element reads, ascending; around the border if that is nearer.
+        is_mirrored: whether they follow in reverse: position i of the output reads around the i-th position from the end.
+        offsets: the offsets that some inner output element reads, ascending; across the border if that is shorter.
         common: the offsets that every inner output element reads.
-        least, most: how many different positions an inner output element reads.
-        least_anywhere: how many every output element reads at least, those at the border included.
+        least, most: the smallest and the largest number of different positions that an inner output element reads.
+        least_anywhere: the smallest number of positions that any output element reads, including those at the border.
     """
 
     axis: int
@@ -109,21 +109,21 @@ class AxisPattern:
 
     @property
     def share(self) -> Fraction:
-        """The share of the positions that an inner output element reads at least."""
+        """The smallest share of the axis' positions that an inner output element reads."""
         return Fraction(self.least, self.length)
 
 
 @dataclass(frozen=True)
 class RelationTable:
-    """One table of the relation: some input axes and the output axes on which they depend, with one entry for each row.
+    """One table of a `Relation`, by columns: positions along some input axes and the output axes on which they depend.
 
     Attributes:
         axes: the positions along each input axis, by its number.
-        starts: the output's positions, by the number of the axis.
-        output: a number for each combination of the output's positions.
-        outputs: how many combinations there are; some may read nothing and have no row.
-        is_inner: whether the row is that of an inner output element; of any, if there is no inner one.
-        shapes: the lengths of the input's axes, and of the output's.
+        starts: the positions along each output axis, by its number.
+        output: for each row, the combination of output positions as one number.
+        outputs: the number of such combinations; some may read nothing and have no row.
+        is_inner: for each row, whether the output element is an inner one; true for all rows if there is none.
+        shapes: the shapes of the input and of the output.
     """
 
     axes: Mapping[int, Array]
@@ -135,7 +135,7 @@ class RelationTable:
 
     @classmethod
     def of(cls, graph: PGraph, relation: Relation, table: Table, shapes: tuple[Sequence[int], Sequence[int]]) -> RelationTable:
-        """Return the group of one of the relation's tables. It needs all output axes to be followed."""
+        """Return one of a relation's tables by columns. The relation must follow all output axes."""
         starts = {name: column for name, column in table.items() if isinstance(name, int)}
         rows = len(next(iter(table.values())))
         is_inner = np.ones(rows, bool)
@@ -155,9 +155,9 @@ class RelationTable:
         )
 
     def counts(self, axes: Sequence[int]) -> tuple[int, int, int]:
-        """Return the least and the most positions along some axes for inner output elements, and the least for all.
+        """Return the numbers of positions along some axes: smallest and largest of inner output elements, smallest of all.
 
-        Elements that read nothing do not count.
+        Output elements that read nothing are left out.
         """
         if not len(self.output):
             return 0, 0, 0
@@ -170,7 +170,7 @@ class RelationTable:
         return int(of_inner.min()), int(of_inner.max()), int(counts.min())
 
     def lacks(self) -> tuple[bool, bool]:
-        """Return whether any inner output element, and whether any at all, reads nothing along the axes."""
+        """Return whether some inner output element, and whether some output element, reads nothing along the table's axes."""
         starts = self.starts.keys()
         lengths = [self.shapes[1][start] for start in starts]
         present = np.unique(_numbers(self.starts, self.shapes[1])) if starts else np.arange(len(self.output[:1]))
@@ -181,14 +181,14 @@ class RelationTable:
         return not np.any(outer, axis=0).all(), True
 
     def used(self) -> Fraction:
-        """Return the share of the positions along its axes that some output element reads."""
+        """Return the share of the positions along the table's input axes that some output element reads."""
         if not self.axes:
             return Fraction(bool(len(self.output)))
         found = np.unique(_numbers(self.axes, self.shapes[0]))
         return Fraction(len(found), prod(self.shapes[0][axis] for axis in self.axes))
 
     def pattern(self, axis: int) -> AxisPattern:
-        """Return the positions along one axis."""
+        """Return the pattern of the positions read along one input axis."""
         least, most, anywhere = self.counts([axis])
         length = self.shapes[0][axis]
         found = AxisPattern(axis, length, None, False, (), (), least, most, anywhere)
@@ -218,7 +218,7 @@ class RelationTable:
         )
 
     def _offsets(self, axis: int, start: int, is_mirrored: bool) -> Array | None:
-        """Return the distance of each inner row from the output's position along an axis, if that has the same length."""
+        """Return, for each inner row, the offset from the output position along axis `start`; None if lengths differ."""
         length = self.shapes[0][axis]
         if self.shapes[1][start] != length:
             return None
@@ -238,7 +238,7 @@ def _is_outer(positions: Array, length: int) -> Array:
 
 
 def _numbers(columns: Mapping[int, Array], shape: Sequence[int]) -> Array:
-    """Return positions along some axes of a tensor as one number."""
+    """Return the flat index (row-major) of positions along some axes of a tensor of this shape."""
     numbers: Array = np.ravel_multi_index(tuple(columns.values()), tuple(shape[axis] for axis in columns))
     return numbers
 
@@ -253,11 +253,12 @@ class ReadPattern:
 
     Attributes:
         values: the sizes for which all numbers hold.
-        applied: how often the operator is applied, to its own output from the second time on.
-        axes: for each axis of the input.
-        places: the axes that are places rather than features: rows and columns of a picture, else all axes that have the same
-            size in the input and in the output.
-        position_counts: the least and the most positions along all places together that an inner output element reads.
+        applied: number of applications of the operator, each to its own output.
+        axes: the pattern along each axis of the input.
+        places: the numbers of the spatial axes: rows and columns of a picture, else all axes that have the same size in the
+            input and in the output.
+        position_counts: the smallest and the largest number of positions, over all spatial axes together, that an inner
+            output element reads.
         used: the share of the input's elements that some output element reads.
     """
 
@@ -270,25 +271,25 @@ class ReadPattern:
 
     @property
     def shape(self) -> str:
-        """Whether one position, a line or a square is read: by how many of the places several positions are read along."""
+        """The shape of the positions read: "one position", "a line" or "a square", by the number of axes with several."""
         wide = sum(self.axes[place].most > 1 for place in self.places)
         return SHAPES.get(wide, f"several positions of {wide} axes")
 
     @property
     def is_full(self) -> bool:
-        """Whether every combination of the positions along the places is read."""
+        """Whether every combination of the positions along the spatial axes is read."""
         return self.position_counts[0] == prod(self.axes[place].least for place in self.places)
 
     @property
     def exchanged(self) -> tuple[tuple[int, int], ...]:
-        """Pairs of axes that follow each other's output axis, such as rows and columns."""
+        """Pairs of input axes each of which follows the output axis of the other, such as rows and columns when transposed."""
         follows = {one.axis: one.follows for one in self.axes}
         pairs = ((one, other) for one, other in follows.items() if other is not None and one < other)
         return tuple((one, other) for one, other in pairs if follows.get(other) == one)
 
     @property
     def is_transposed(self) -> bool:
-        """Whether a place follows another output axis, which takes a copy of the data. FLOPs do not count it, latency does."""
+        """Whether a spatial axis follows another output axis, which takes a copy of the data: latency, but no FLOPs."""
         return any(self.axes[place].follows not in (None, place) for place in self.places)
 
 
@@ -297,7 +298,7 @@ def read_pattern(graph: PGraph, values: Mapping[str, int] | None = None, applied
 
     Args:
         graph: the operator.
-        values: of variables; primaries without one get an example (`example_values`).
+        values: values of variables; primary variables without a value get an example (`example_values`).
         applied: 1, or 2 for the operator applied to its own output, as neighbouring layers apply it; or more.
 
     Raises:
@@ -324,7 +325,7 @@ def read_pattern(graph: PGraph, values: Mapping[str, int] | None = None, applied
 
 
 def weights_used(graph: PGraph, values: Mapping[str, int] | None = None) -> tuple[Fraction, ...]:
-    """Return the share of each weight's elements that some output element uses. Arguments and errors: see `read_pattern`."""
+    """Return the share of each weight's elements that some output element uses. Arguments, errors: as in `read_pattern`."""
     valuation = graph.valuation(example_values(graph, values))
     shares = []
     for weight in graph.weights:
@@ -335,7 +336,7 @@ def weights_used(graph: PGraph, values: Mapping[str, int] | None = None) -> tupl
 
 
 def place_axes(graph: PGraph) -> tuple[int, ...]:
-    """Return the numbers of the input axes that are places: rows and columns of a picture, else those that the output has."""
+    """Return the numbers of the spatial input axes: rows and columns of a picture, else axes that the output also has."""
     sizes, last = [dim.size for dim in graph.input], len(graph.input) - 1
     if is_picture(sizes):
         return (last - 1, last)

@@ -1,4 +1,4 @@
-"""The positions at which an operator reads each axis of its input: along which output axis, and how far displaced.
+"""The positions at which an operator reads each axis of its input: the output axis they follow, and the displacement.
 
 This is the symbolic description: expressions that hold for all sizes, read off the index map, for texts that say how an
 operator moves data (`syno.report.operators.words`). It knows the usual forms of an index; for others `output` is None. The
@@ -63,18 +63,18 @@ class Displacement:
 class AxisReading:
     """The positions at which an operator reads one axis of its input.
 
-    If `output` is given, the position is `scale * (i // repeat)`, where i is the index along that output axis, displaced by
-    each of `steps` in turn. The first step is nearest to the output, so data passes the last one first.
+    If `output` is not None, the position is `scale * (i // repeat)`, where i is the index along this output axis, displaced by
+    each of `steps` in turn. The first step is nearest to the output, so data passes the last step first.
 
     Attributes:
-        axis: of the input.
-        size: its length.
-        index: the position, exactly as in the operator's index map.
-        output: the output axis that the position follows; None if it follows none or the index has another form.
-        scale: the distance in the input for one step along the output axis.
-        repeat: how many neighbours along the output axis read the same position.
+        axis: the number of the input axis.
+        size: the length of the axis.
+        index: the position as an expression, as in the operator's index map.
+        output: the number of the output axis that the position follows; None if it follows none, or in another form.
+        scale: the distance in the input for one step along the output axis (the stride).
+        repeat: the number of neighbours along the output axis that read the same position.
         steps: the displacements.
-        is_every: whether a sum reads every position once, for each position of the output.
+        is_every: whether each output element reads every position of the axis once, in a sum.
         outputs, reductions: the output axes and the names of the reductions in the index.
         extents: the lengths of all reductions of the operator, by name.
     """
@@ -93,7 +93,7 @@ class AxisReading:
 
     @property
     def is_block(self) -> bool:
-        """True if a sum reads every position of a block as long as `scale` once."""
+        """Whether each output element reads every position of a block of length `scale` once, in a sum."""
         (offset, border) = (self.steps[0].offset, self.steps[0].border) if len(self.steps) == 1 else (Expression(), None)
         is_sum = bool(offset.terms) and all(_is_iterator(term) for term in offset.terms)
         return border is Border.NONE and is_sum and offset.extent is self.scale
@@ -101,7 +101,7 @@ class AxisReading:
     def displacements(self, values: Mapping[str, int]) -> tuple[tuple[int, ...], ...] | None:
         """Return the different displacements of each step, in ascending order, for these values of the variables.
 
-        Returns None if a variable that is needed has no value, or if there are too many combinations of reductions.
+        Returns None if a variable in an offset has no value, or if there are too many combinations of reductions.
         """
         found = [_values(step.offset, self.extents, values) for step in self.steps]
         return None if any(one is None for one in found) else tuple(one for one in found if one is not None)
@@ -141,7 +141,7 @@ def _reading(axis: int, size: Size, index: Expression, outputs: Mapping[str, int
 
 
 def _follows(index: Expression, outputs: Mapping[str, int]) -> tuple[int, Size, Size, tuple[Displacement, ...]] | None:
-    """Return the output axis that an index follows, scale, repeat and steps; None if it has another form."""
+    """Return (output axis, scale, repeat, steps) of an index, as in `AxisReading`; None if the index has another form."""
     border, inner, axis = Border.NONE, index, None
     match index.only_atom:
         case Guard(guarded, extent):
@@ -172,7 +172,7 @@ def _follows(index: Expression, outputs: Mapping[str, int]) -> tuple[int, Size, 
 
 
 def _without_quotient(index: Expression, outputs: Collection[str]) -> Expression:
-    """Return `(s*x + e) // s` as `x + e//s`, if x depends on the output's position and e does not; else the index."""
+    """Rewrite `(s*x + e) // s` to `x + e//s` if only x depends on the output's position; return other indices unchanged."""
     atom = index.only_atom
     if not isinstance(atom, Quotient):
         return index
@@ -185,7 +185,7 @@ def _without_quotient(index: Expression, outputs: Collection[str]) -> Expression
 
 
 def _parted(terms: Terms, outputs: Collection[str]) -> tuple[Terms, Terms]:
-    """Return the terms that depend on the output's position, and the others."""
+    """Split the terms of a sum into those that depend on the output's position, and the others."""
     moving = tuple(term for term in terms if not Expression((term,)).iterators.isdisjoint(outputs))
     return moving, tuple(term for term in terms if term not in moving)
 
@@ -195,7 +195,7 @@ def _is_iterator(term: Term) -> bool:
 
 
 def _values(offset: Expression, extents: Mapping[str, Size], values: Mapping[str, int]) -> tuple[int, ...] | None:
-    """Return the different values of an offset, in ascending order; None if they cannot be computed."""
+    """Return the different values of an offset over all reductions, ascending; None if a variable has no value."""
     names = [name for name in extents if name in offset.iterators]
     try:
         valuation = Valuation(values)

@@ -1,6 +1,6 @@
-"""The support of an operator: the elements of its input on which an element of its output depends.
+"""The support of an operator: the set of input elements on which an output element depends.
 
-It is exact, and comes from the index map alone. Weights count as not zero. Beyond a border nothing is read.
+It is exact, and follows from the index map alone. No weight is taken to be zero; positions beyond a border are not read.
 
 >>> import syno
 >>> found = support(syno.OPERATORS["conv2d"](), {"N": 1, "C_in": 2, "C_out": 2, "H": 5}, at=(0, 0, 0, 2))
@@ -43,13 +43,14 @@ Table = dict[Column, Array]  # columns of equal length: values that coordinates 
 
 @dataclass(frozen=True)
 class Relation:
-    """Output positions and the input positions that they depend on: every combination of one row of each table.
+    """The relation of output positions to the input positions they depend on: all combinations of one row of each table.
 
     Attributes:
-        tables: each has columns for some axes of tensors (their dims), and for the output axes (their numbers) on which these
-            depend. No axis is in two tables. A table without rows: nothing is read.
-        border: tables of output axes alone: the positions at which some summand is zero, as a window leaves its axis there.
-        is_empty: whether no output element depends on anything, as every summand is zero.
+        tables: tables with a column of positions for some axes of tensors (keys: dims) and for the output axes (keys: numbers)
+            on which these depend. No axis is in two tables. If a table has no rows, nothing is read.
+        border: tables with columns of output axes only: the positions at which some summand is zero, since a window reaches
+            beyond a border.
+        is_empty: whether every summand is zero, so that no output element depends on any input element.
     """
 
     tables: tuple[Table, ...]
@@ -68,17 +69,17 @@ def relation(
     most_rows: int | None = None,
     steps: Steps | None = None,
 ) -> Relation:
-    """Return which input positions output positions depend on.
+    """Return the relation of output positions to the input positions they depend on.
 
     Args:
         graph: the operator.
         valuation: values of all of its variables (`graph.valuation`).
-        at: positions along output axes, by their numbers; along the other axes, all positions count.
-        applied: how often the operator is applied, to its own output from the second time on.
-        follow: numbers of output axes whose positions are kept in the rows.
-        targets: axes of tensors whose positions are wanted; those of the input if None. Others only if applied once.
-        most_rows: of one table; None: `MOST_ROWS`.
-        steps: of earlier calls at the same valuation; this call looks its own up there, and adds them.
+        at: fixed positions along output axes, by the axes' numbers; along other axes, all positions are included.
+        applied: number of applications of the operator, each to its own output.
+        follow: numbers of the output axes whose positions get columns in the tables.
+        targets: axes of tensors whose positions are returned; None: the input's. Other axes require `applied` to be 1.
+        most_rows: the largest number of rows of one table; None: `MOST_ROWS`.
+        steps: cache of steps from earlier calls at the same valuation, which this call uses and extends.
 
     Raises SizeError if the operator is applied several times, and the output's shape is not the input's; LoweringError if too
     many combinations of coordinates would have to be followed.
@@ -101,12 +102,13 @@ def relation(
 
 
 class Step(NamedTuple):
-    """The coordinates above an operation.
+    """The result of going through one operation: the table of the coordinates above it.
 
     Attributes:
-        rows: the table of those that are needed; empty if none are.
-        border: the output positions at which a window leaves its axis; empty if there are none, or no axes are followed.
-        is_zero: whether every summand is zero, as all windows leave their axes.
+        rows: the table of the coordinates that later steps need; empty if none are needed.
+        border: the output positions at which a window reaches beyond a border; empty if there are none, or no axes are
+            followed.
+        is_zero: whether every summand is zero, since all windows lie beyond a border.
     """
 
     rows: Table
@@ -118,7 +120,7 @@ Steps: TypeAlias = dict[tuple[Any, ...], Step]  # by the operation and the table
 
 
 class Passage:
-    """The way through an operator, from the coordinates of its output to those of its input."""
+    """A pass through an operator that computes tables of coordinates from its output up to its input."""
 
     def __init__(
         self,
@@ -133,7 +135,7 @@ class Passage:
         self.is_empty = False
 
     def through(self, tables: list[Table], border: list[Table]) -> list[Table]:
-        """Return the tables above the operator; add the rows that windows cut off at borders to `border`."""
+        """Return the tables of the input's coordinates, and add to `border` the rows that windows cut off at borders."""
         tables = [kept for table in tables if (kept := self._project(table))]
         for operation in self.operations:
             step = self._step(operation, self._taken(tables, operation.bottoms))
@@ -150,7 +152,7 @@ class Passage:
         return tables
 
     def _step(self, operation: Operation, parts: Sequence[Table]) -> Step:
-        """Return the step above an operation, from the tables of its coordinates below."""
+        """Return the step through an operation (from the cache if possible), from the tables of the coordinates below it."""
         if self.steps is None:
             return self._computed(operation, parts)
         needed = [dim for dim in chain(operation.tops, *parts) if dim in self.needed]
@@ -162,7 +164,7 @@ class Passage:
         return self.steps[key]
 
     def _computed(self, operation: Operation, parts: Sequence[Table]) -> Step:
-        """Return the step above an operation, as Table 1 has it."""
+        """Compute the step through an operation by the index map of its primitive (Table 1)."""
         rows, indices = self._join(parts), Indices(self.valuation)
         tops = operation.index(indices, [rows[below] for below in operation.bottoms])
         for below in operation.bottoms:
@@ -178,12 +180,12 @@ class Passage:
         return Step(self._project(rows, always=True), self._distinct_rows(cut) if cut else cut, is_zero)
 
     def _project(self, table: Table, *, always: bool = False) -> Table:
-        """Return the columns that are needed, without repetitions of rows."""
+        """Return the table reduced to the columns that later steps need, with each row once."""
         kept = {name: column for name, column in table.items() if isinstance(name, int) or name in self.needed}
         return self._distinct_rows(kept) if kept and (always or len(kept) < len(table)) else kept
 
     def _taken(self, tables: list[Table], dims: Iterable[Dim]) -> list[Table]:
-        """Return the tables that hold these dims, and remove them from `tables`; a dim that is in none has all positions."""
+        """Return the tables that contain these dims, and remove them from `tables`; a dim in none has all positions."""
         parts: list[Table] = []
         for dim in dims:
             if any(dim in part for part in parts):
@@ -193,7 +195,7 @@ class Passage:
         return parts
 
     def _join(self, parts: Sequence[Table]) -> Table:
-        """Return one table of all combinations of rows."""
+        """Return the product of tables: one table of all combinations of their rows."""
         if len(parts) == 1:
             return dict(parts[0])
         lengths = [len(next(iter(part.values()))) for part in parts]
@@ -209,7 +211,7 @@ class Passage:
         return joined
 
     def _distinct_rows(self, table: Table) -> Table:
-        """Return each row once."""
+        """Return the table with each row once."""
         if len(next(iter(table.values()))) < 2:
             return table
         extents = [self._extent(name) for name in table]
@@ -232,7 +234,7 @@ class Passage:
 
 
 def relevant(graph: PGraph, targets: Iterable[Dim]) -> tuple[list[Operation], set[Dim]]:
-    """Return the operations that compute the targets' coordinates or a condition, from below, and the dims that they need."""
+    """Return the operations that compute the targets' coordinates or conditions, from the output up, and the dims they need."""
     operations: dict[Operation, None] = {operation: None for operation in graph.operations if operation.primitive is UNFOLD}
     needed = set(targets)
     waiting = [*needed, *(below for operation in operations for below in operation.bottoms)]
@@ -251,11 +253,11 @@ def support(graph: PGraph, values: Mapping[str, int], at: Sequence[int] | None =
     Args:
         graph: the operator.
         values: a value for each of its variables that has no default.
-        at: the position of the output's element; by default the middle of every axis.
+        at: the position of the output element; by default the middle of every axis.
         applied: 1, or 2 for the operator applied to its own output, as neighbouring layers apply it; or more.
 
     Returns:
-        Booleans of the input's shape.
+        A boolean array of the input's shape.
 
     Raises:
         ShapeError: `at` is no position of the output.
@@ -276,7 +278,7 @@ def support(graph: PGraph, values: Mapping[str, int], at: Sequence[int] | None =
 
 
 def _position(graph: PGraph, valuation: Valuation, at: Sequence[int] | None) -> tuple[int, ...]:
-    """Return the position of the output's element: the middle if it is None. Raises ShapeError."""
+    """Return the position of the output element; None means the middle. ShapeError if it is no position of the output."""
     shape = tuple(valuation.integer(dim.size) for dim in graph.output)
     position = tuple(length // 2 for length in shape) if at is None else tuple(at)
     if len(position) != len(shape) or not all(0 <= one < length for one, length in zip(position, shape, strict=True)):
@@ -295,12 +297,12 @@ def _check_repeatable(graph: PGraph, valuation: Valuation) -> None:
 
 
 def windows_inside(graph: PGraph, valuation: Valuation) -> float:
-    """Return the share of the places in the windows of an operator that lie in the picture."""
+    """Return the share of all windows' positions that lie inside the input, not in zero padding."""
     windows = [[valuation.numel([dim.size]) for dim in one.bottoms] for one in graph.operations if one.primitive is UNFOLD]
     return prod(share_inside(length, window, length, padding=window // 2) for length, window in windows)
 
 
 def share_inside(length: int, window: int, made: int, padding: int, stride: int = 1, dilation: int = 1) -> float:
-    """Return the share of the places in all windows along an axis that lie between its ends."""
+    """Return the share of the positions of all windows along an axis of this length that lie inside the axis."""
     places = (at * stride + tap * dilation - padding for at in range(made) for tap in range(window))
     return sum(0 <= place < length for place in places) / max(made * window, 1)

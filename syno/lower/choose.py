@@ -42,14 +42,13 @@ def plan(
     Args:
         graph: the operator.
         values: values of its variables; those with defaults may be left out.
-        inference: whether weights are constants: then plans that contract two weights with each other first are candidates,
-        too.
-        choose: "flops" takes the plan with the fewest FLOPs, "measure" the one that runs fastest on `device`.
+        inference: whether weights are constants, so that plans that contract two weights with each other are candidates, too.
+        choose: "flops" for the plan with the fewest FLOPs, "measure" for the plan that runs fastest on `device`.
         device: the device of the measurements.
         seconds: duration of the measurement of each candidate.
 
     Raises:
-        UnknownNameError: `choose` is neither of the two. Otherwise as `candidates`.
+        UnknownNameError: `choose` has another value. Other errors as in `candidates`.
     """
     return CHOICES[choose](candidates(graph, values, inference=inference), device, seconds)
 

@@ -67,7 +67,7 @@ class Cut:
         self.dims = set(dims)
 
     def copy(self) -> Cut:
-        """Return an independent copy."""
+        """Return an independent copy of the cut."""
         return Cut(self.structure, self.dims)
 
     def include(self, dim: Dim, carry_out: Callable[[Operation], None] | None = None) -> None:

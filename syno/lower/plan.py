@@ -193,8 +193,8 @@ class StageCost:
         weights: numbers of the weights that the stage multiplies with.
         sums: labels of the reductions that it sums over.
         result: shape of its result.
-        flops: multiply-adds.
-        memory_bytes: of its data, weights and result, in float32.
+        flops: number of multiply-adds.
+        memory_bytes: bytes of the stage's data, weights and result in float32.
     """
 
     weights: tuple[int, ...]
@@ -325,7 +325,7 @@ def candidates(graph: PGraph, values: Mapping[str, int] | Valuations, *, inferen
 
 
 def fewest_flops(plans: Sequence[Plan]) -> Plan:
-    """Return the plan with the fewest FLOPs, summed over its valuations; of several, the one with the most stages."""
+    """Return the plan with the fewest FLOPs, summed over its valuations; among equals, the plan with the most stages."""
     return min(plans, key=lambda plan: (plan.flops(), -len(plan.stages)))
 
 

@@ -162,7 +162,7 @@ def _stages(structure: Structure, scheme: Scheme, valuations: Valuations) -> tup
 
 @dataclass(frozen=True)
 class _Order:
-    """An order of the sums of one stage: its multiply-adds, and each group of sums with the cut after it."""
+    """An order of the sums of one contraction: its multiply-adds, and each group of sums with the cut after it."""
 
     work: int
     steps: tuple[tuple[frozenset[Dim], Cut], ...]

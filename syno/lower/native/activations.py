@@ -1,4 +1,4 @@
-"""Names of the activation functions of `activations.h`, each with the same function in double precision, to check kernels."""
+"""The activation functions of `activations.h` by name, each also in double precision, as a reference for kernels."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ class CopyAxis:
     """An axis of a copy between the caller's memory and scratch.
 
     Attributes:
-        extent: its length.
-        outside, inside: its stride in the caller's memory, and in scratch, in floats.
+        extent: the length of the axis.
+        outside, inside: the axis' stride in the caller's memory, and in scratch, in floats.
         bound: the C++ expression of the length if it is known only at run time; `extent` is then the maximum.
     """
 
@@ -29,7 +29,7 @@ class CopyAxis:
 
     @property
     def count(self) -> str:
-        """The length as a C++ expression."""
+        """The length of the axis as a C++ expression."""
         return self.bound or str(self.extent)
 
 

@@ -21,8 +21,8 @@ class Layout:
     """The layout of a tensor in the scratch buffer, in floats.
 
     Attributes:
-        strides: the distance of neighbours along each axis.
-        origin: the offset of the first position that is no halo.
+        strides: the stride of each axis.
+        origin: the offset of the first element that is not in a halo.
         size: the length of the tensor including halos and gaps.
     """
 
@@ -46,7 +46,7 @@ def row_major(extents: Sequence[int], unit: int) -> tuple[int, ...]:
 
 
 def reading(nest: Nest, layout: Layout) -> Address:
-    """Return the address at which a nest reads its source, which has this layout."""
+    """Return the address at which a nest reads its source tensor, which has this layout."""
     constant, steps = layout.origin, dict[int, int]()
     tables: dict[tuple[int, ...], Array] = {}
     for axis, stride in zip(nest.source, layout.strides, strict=True):
@@ -61,7 +61,7 @@ def reading(nest: Nest, layout: Layout) -> Address:
 
 
 def writing(nest: Nest, layout: Layout) -> Address:
-    """Return the address at which a nest writes its target, which has this layout."""
+    """Return the address at which a nest writes its target tensor, which has this layout."""
     steps: dict[int, int] = {}
     for loops, stride in zip(nest.written, layout.strides, strict=True):
         for loop in reversed(loops):
@@ -71,7 +71,7 @@ def writing(nest: Nest, layout: Layout) -> Address:
 
 
 def channel_steps(nest: Nest, axis: int | None) -> dict[int, int]:
-    """Return by how much the index along an axis of the target grows with each loop that writes it; {} for None."""
+    """Return the step of each loop, by its number, in the index along an axis of the target; {} for None."""
     steps: dict[int, int] = {}
     step = 1
     for loop in reversed(nest.written[axis]) if axis is not None else ():

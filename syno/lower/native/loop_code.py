@@ -38,7 +38,7 @@ class LoopCode:
         factor_loops: the loops on which the factor depends; None if there is no factor.
         channel: the step of each loop in the index of the output's channel.
         is_aligned: whether loads are aligned to the length of a vector.
-        writes_aligned: whether stores are.
+        writes_aligned: whether stores are aligned to the length of a vector.
         writes_far: whether results are stored in the caller's memory, which the caches do not hold.
         takes_maximum: whether a result is the maximum of its summands, all at least zero, instead of their sum.
         masks: the loop over the vectors of a plane, and for each vector which lanes hold positions; None if all do.

@@ -25,9 +25,9 @@ class NestWriter:
     """Writes the function of one nest.
 
     Args:
-        name: of the function.
+        name: the name of the function.
         code: the nest, with its addresses.
-        schedule: its schedule.
+        schedule: the schedule of the nest.
         lanes: number of floats in a vector.
         ends: whether the fused epilogue is applied to results, as in the last nest.
         adds: whether the residual is added in this function, so that it is worth prefetching.
@@ -123,7 +123,7 @@ class NestWriter:
             out.line(f"{store}(y + {self._where(place)}, {name});")
 
     def _step(self, fixed: Mapping[int, int], results: Mapping[str, Mapping[int, int]]) -> None:
-        """Write the multiply-adds of one iteration of the unrolled sums, for all results of the tile.
+        """Write the multiply-adds of one iteration of the unrolled sums, for all results of the register tile.
 
         Args:
             fixed: the index of each unrolled loop.
@@ -172,7 +172,7 @@ class NestWriter:
         return at
 
     def _lookups(self, fixed: Mapping[int, int], place: Mapping[int, int]) -> Iterator[str]:
-        """Yield the table lookups in an address: constants where all loops of the table are unrolled."""
+        """Yield the C++ expressions of the table lookups in an address; constants if all loops of a table are unrolled."""
         for loops, table in self.code.read.tables:
             if all(loop in fixed for loop in loops):
                 if entry := int(table[tuple(fixed[loop] for loop in loops)]):

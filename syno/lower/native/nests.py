@@ -128,7 +128,7 @@ class Nest:
 
     @property
     def multiply_adds(self) -> int:
-        """The number of multiply-adds for one sample: of all iterations."""
+        """The number of multiply-adds of the nest for one sample, which is its number of iterations."""
         return prod(loop.extent for loop in self.loops)
 
 
@@ -420,14 +420,14 @@ def _factor(
 
 
 def _axis(index: Any, extent: int) -> Axis:
-    """Return an axis that is read at `index[iteration]`; masked entries read a zero."""
+    """Return an axis of a nest's source that is read at `index[iteration]`; masked entries read a zero of the halo."""
     loops = tuple(number for number in range(index.ndim) if index.shape[number] > 1)
     table = np.ma.getdata(index).reshape([index.shape[number] for number in loops])
     return axis_of(loops, table, np.ma.getmaskarray(index).reshape(table.shape), extent)
 
 
 def axis_of(loops: tuple[int, ...], table: Array, masked: Array, extent: int) -> Axis:
-    """Return an axis that is read at `table[iteration of loops]`, or reads a zero where `masked` is true.
+    """Return an axis of length `extent` that is read at `table[iteration of loops]`; reads where `masked` is true give 0.
 
     Raises LoweringError if the table is too large.
     """
@@ -559,7 +559,7 @@ def split(nest: Nest, number: int, block: int) -> Nest:
         return table.reshape(sum(extents, ()))
 
     def separated(term: Term) -> list[Term]:
-        """Return a table over both loops as a sum of tables over one each, if it is such a sum."""
+        """Return the term as a sum of two terms, one over each loop of the split, if it is such a sum; else as it is."""
         if term.loops != pair:
             return [term]
         rows, columns = term.table[:, 0], term.table[0] - term.table[0, 0]

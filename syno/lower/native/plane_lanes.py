@@ -366,7 +366,7 @@ class PlaneLanes(Lanes):
         return ["BARRIER", "{", *out.lines, "}"]
 
     def _band(self, at: int) -> str:
-        """Return the type of a band of tensor `at`, of `copies.h`."""
+        """Return the C++ type (a template of `copies.h`) of a band of tensor `at`."""
         before, after = self.margin(at)
         return f"Band<{self.plane[0].extent}, {self.rows}, {before}, {after}, {self.plane[0].pitch}>"
 
@@ -496,7 +496,7 @@ def plane_lanes(
     """Return the program of a plan whose vector lanes are positions of a plane.
 
     Args:
-        plan, shapes, lanes, formats, epilogue: as for `sample_lanes`.
+        plan, shapes, lanes, formats, epilogue: as in `sample_lanes`.
         rows: number of rows of a band; None: no bands.
 
     Raises LoweringError if no axis is read at its own position plus an offset by all nests, or if the plane cannot be cut into

@@ -38,7 +38,7 @@ class SampleLanes(Lanes):
 
     @property
     def samples_of_block(self) -> int:
-        """One sample for each lane."""
+        """The number of samples in a block, one for each lane."""
         return self.lanes
 
     @property
@@ -192,16 +192,16 @@ def _copy_samples(
     lanes: int,
     origin: int,
 ) -> list[str]:
-    """Write the loops that bring samples in or out, and return the table that they use.
+    """Write the C++ loops that copy samples into or out of scratch, and return the lookup table that they use.
 
     Args:
-        out: where they are written.
-        name: of their function.
-        axes: of a sample.
-        side_by_side: the statements for samples that are neighbours in memory.
-        apart: those for others, from the function of `copies.h` and its last argument.
-        lanes: floats of a vector.
-        origin: where a sample begins in scratch.
+        out: the writer of the function's lines.
+        name: the name of the function.
+        axes: the axes of a sample.
+        side_by_side: the statements for samples that are contiguous in memory.
+        apart: returns the statements for other samples, from the name of a function of `copies.h` and its last argument.
+        lanes: number of floats in a vector.
+        origin: the offset of a sample in scratch, in floats.
     """
     with out.block("if (are_neighbours(at))"):
         copy_loops(out, axes, side_by_side, origin)
@@ -215,7 +215,7 @@ def _copy_samples(
 
 
 def _places(side: Side, name: str) -> str:
-    """Return the call that writes where the samples of block `number` begin, and returns how many there are."""
+    """Return a C++ call that stores the offsets of the samples of block `number`, and returns the number of samples."""
     return (
         f"places_of_samples(number, samples, {name}, [](long sample) -> long {{ return {place_of_sample(side, 'sample')}; }})"
     )

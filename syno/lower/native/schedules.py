@@ -145,18 +145,18 @@ def _computing(code: LoopCode, schedule: NestSchedule, target: Target) -> float:
 
 
 def _parts(extent: int, tile: int) -> list[tuple[int, int]]:
-    """Return the sizes of tiles along a loop, each with its number: whole tiles, and the remainder."""
+    """Return pairs (size, count) of the tiles along a loop: the whole tiles, and the remainder."""
     whole = [(tile, extent // tile)] if extent // tile else []
     return [*whole, *([(extent % tile, 1)] if extent % tile else [])]
 
 
 def _moving(code: LoopCode, schedule: NestSchedule, target: Target) -> float:
-    """Return the cycles of traffic into and out of the L1 cache."""
+    """Return the cycles of traffic between the L1 cache and the memory beyond it, in both directions."""
     return _reading(code, schedule, target) + _writing(code, schedule, target)
 
 
 def _reading(code: LoopCode, schedule: NestSchedule, target: Target) -> float:
-    """Return the cycles in which data and factors are loaded into the L1 cache.
+    """Return the cycles of loading data and factors into the L1 cache.
 
     A loop on which a tensor does not depend reads it again in each iteration: from the L1 cache if the data and factors that
     one iteration reads fit there together.
@@ -189,7 +189,7 @@ def _reading(code: LoopCode, schedule: NestSchedule, target: Target) -> float:
 
 
 def _writing(code: LoopCode, schedule: NestSchedule, target: Target) -> float:
-    """Return the cycles in which results leave the L1 cache; 0 if it holds them all."""
+    """Return the cycles of writing results from the L1 cache to memory; 0 if the cache holds all of them."""
     tile, order = dict(schedule.tile), schedule.order
     vector = 4 * target.lanes
     size = vector * prod(code.extents[loop] for loop in order)

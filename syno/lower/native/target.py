@@ -12,7 +12,7 @@ class Target:
     """The properties of a processor on which the generator and its cost model depend.
 
     Attributes:
-        name: in stores and messages.
+        name: the name in stores and messages.
         lanes: number of floats in a vector.
         registers: number of vector registers.
         flags: options of GCC or clang for this kind of processor.

@@ -16,7 +16,7 @@ CHANNELS_LAST = ", channels last"
 
 @dataclass(frozen=True)
 class StatementRate:
-    """The time of a kind of statement, in microseconds: per call, per million multiply-adds, and per million elements moved."""
+    """The time of one kind of statement in microseconds: per call, per million multiply-adds, per million elements moved."""
 
     call: float
     multiplications: float

@@ -87,7 +87,7 @@ class Contraction:
 
     @property
     def is_scaling(self) -> bool:
-        """Whether it is elementwise: each element of the data is multiplied with one element of the weight, without sums."""
+        """Whether the contraction is elementwise: each element of the data times one element of the weight, without sums."""
         others = self.channels or self.outer or self.moving or self.weight_only
         return not others
 

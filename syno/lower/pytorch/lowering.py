@@ -123,8 +123,8 @@ class Lowering:
     Args:
         plan: the plan.
         weights: the expression of each weight.
-        data: the name of the variable that holds the data.
-        source: the expression of the input; None: the variable.
+        data: the name of the generated variable that holds the data tensor.
+        source: the expression of the input; None: the variable `data`.
         decisions: the decisions between equivalent forms; None: the usual ones.
     """
 
@@ -147,7 +147,7 @@ class Lowering:
         )  # Unfolds that are carried out, and Strides and Shares that a shear has carried out with them
 
     def run(self) -> TensorCode:
-        """Write all stages, then the views that remain until the axes are the output's."""
+        """Write the statements of all stages, then the views after which the axes are the output's."""
         for stage in self.plan.stages:
             for weight in stage.weights:
                 self.contract(weight)

@@ -164,7 +164,7 @@ def to_source(
 
 
 class _Module:
-    """Writes the text of one module, part by part."""
+    """Writer of the source text of one operator's `nn.Module`."""
 
     def __init__(self, graph: PGraph, body: TensorCode, composing: TensorCode | None, mode: str) -> None:
         self.graph, self.body, self.composing, self.mode = graph, body, composing, mode
@@ -217,10 +217,9 @@ class _Module:
         return [*lines, "    self.reset_parameters(seed, init)"] if self.graph.weights else lines
 
     def _divisibility(self, *, at_runtime: bool) -> list[str]:
-        """Return the checks that sizes are whole numbers.
+        """Return the generated statements that check that sizes are whole numbers.
 
-        `at_runtime` selects sizes with a variable that is read from the input's shape; else the sizes that the constructor
-        knows.
+        `at_runtime` selects the sizes that depend on the input's shape; otherwise the sizes that the constructor knows.
         """
         checks: dict[tuple[str, str], None] = {}
         for size in self.graph.sizes:
@@ -299,7 +298,7 @@ class _Module:
         return [*lines, *_statements(self.body.lines), "    return x"]
 
     def _size_in_message(self, size: Size) -> str:
-        """Return a size for an f-string: `{value}` for factors that the constructor knows, names for those of the input."""
+        """Return a size for an f-string: `{...}` for factors that the constructor knows, names for lengths of the input."""
         read = Size({v: e for v, e in size.exponents if v.name in self.graph.runtime_variables})
         given = size / read
         if read == ONE or given == ONE:
@@ -314,7 +313,7 @@ class _Module:
 
 
 def _break_signature(signature: str) -> list[str]:
-    """Return the lines of a signature: one, or if that is too long, with the options on a line of their own."""
+    """Return the lines of a function's signature: one, or if it is too long, two, with the options on the second."""
     if len(signature) <= LINE_LENGTH:
         return [signature]
     head, _, rest = signature.partition("(")
@@ -328,7 +327,9 @@ def _statements(lines: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _variable_from_shape(axis: int, factor: Size) -> str:
-    """Return the expression of a variable, where the length of an axis is `factor` times it; a remainder is an error later."""
+    """Return the expression of a variable's value, from an axis whose length is `factor` times the variable.
+
+    A remainder of the division is reported by the checks of sizes."""
     return f"shape[{axis}]" if factor == ONE else f"shape[{axis}] // {_factor(factor.integer_text())}"
 
 

@@ -37,7 +37,7 @@ class Statements:
 def statements(
     graph: PGraph, values: Mapping[str, int] | Valuations | None = None, *, mode: str = "fused", plan: Plan | None = None
 ) -> Statements:
-    """Return an operator's statements. Arguments and exceptions are those of `to_source`."""
+    """Return an operator's statements in their cheapest form. Arguments and exceptions are as in `to_source`."""
     lowering = MODES[mode]
     chosen = plan_for(graph, values, plan)
     names = [f"self.w{number}" for number in range(1, len(graph.weights) + 1)]
@@ -52,7 +52,7 @@ def statements(
 
 
 def estimated_time(graph: PGraph, layers: Valuations) -> float:
-    """Return the estimated time of an operator, in microseconds, summed over layers and without work on weights alone.
+    """Return the estimated time of an operator in microseconds, summed over layers, without work on weights alone.
 
     The estimate is the code generator's (`syno.lower.pytorch.costs`): for eager PyTorch on one core. It says little about
     compilers and other devices.

@@ -17,7 +17,7 @@ from syno.lower.pytorch.layouts import Convolution, Order
 
 
 class _Piece:
-    """A factor of an axis: an axis that was merged, or will be split, consists of several pieces."""
+    """A part of an axis in a pending reshape: an axis that was merged, or will be split, consists of several pieces."""
 
     def __init__(self, size: Size) -> None:
         self.size = size
@@ -34,7 +34,7 @@ class TensorCode:
         prepared: the statements on weights alone, in the same form as `lines`.
         work: the work of all statements, for the cost model.
         layouts: for expressions of weights, the order of their axes in memory with which their reader needs no copy.
-        lazy: whether views are collected; else each is written at once.
+        lazy: whether views are collected until the tensor is read; otherwise each is written at once.
     """
 
     def __init__(self, variable: str, axes: Sequence[Dim], source: str | None = None, *, lazy: bool = True) -> None:
@@ -136,7 +136,7 @@ class TensorCode:
         return self.axes.index(dim)
 
     def order(self, axes: Sequence[Dim]) -> None:
-        """Permute to this order."""
+        """Permute the axes to this order."""
         self.axes = list(axes)
         self._view()
 
@@ -240,7 +240,7 @@ class TensorCode:
         self.assign(f"torch.diag_embed({self.read()})", [*self.axes, taps], "copy")
 
     def sum(self, dims: Sequence[Dim]) -> None:
-        """Sum over axes."""
+        """Write a sum over these axes."""
         numbers = [str(self.position(dim)) for dim in dims]
         over = numbers[0] if len(numbers) == 1 else f"({', '.join(numbers)})"
         self.assign(f"{self.read()}.sum({over})", [dim for dim in self.axes if dim not in dims], "copy")
@@ -274,7 +274,7 @@ class Decisions:
         self.met: dict[str, None] = {}  # decisions that were asked for, in order
 
     def take(self, name: str) -> bool:
-        """Return the decision of this name: True, unless it is reversed."""
+        """Return whether to take the usual form in the decision `name`: True, unless it is reversed."""
         self.met[name] = None
         return name not in self.reversed
 
@@ -283,7 +283,7 @@ class Writer(Protocol):
     """A function that writes an operator's statements for given decisions."""
 
     def __call__(self, decisions: Decisions) -> TensorCode:
-        """Return the statements."""
+        """Return the tensor's code with these decisions."""
 
 
 def cheapest(write: Writer, valuations: Valuations) -> TensorCode:

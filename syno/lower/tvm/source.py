@@ -29,7 +29,7 @@ LONGEST_PRODUCT = 80  # characters; longer ones have a line of their own
 
 
 class StageWriter:
-    """Writes the function of one stage."""
+    """Writer of the Python function of one stage."""
 
     def __init__(
         self, structure: Structure, stage: Stage, source: tuple[str, tuple[Dim, ...]], target: tuple[str, tuple[Dim, ...]]
@@ -42,7 +42,7 @@ class StageWriter:
 
     @property
     def functions(self) -> frozenset[str]:
-        """The names of the functions of `FUNCTIONS` that the text calls."""
+        """The names of the functions in `FUNCTIONS` that the stage's text calls."""
         return frozenset({"rotated"} if any(step.operation.primitive is SHIFT for step in self.reads.intermediates) else ())
 
     def text(self, name: str) -> str:
@@ -116,7 +116,7 @@ class StageWriter:
         return [*lines, f"return te.sum({value}, [{', '.join(sums)}])" if sums else f"return {value}"]
 
     def _tensors(self) -> list[tuple[str, Sequence[Expression]]]:
-        """Return the tensors that are multiplied, with the indices at which they are read."""
+        """Return the multiplied tensors, each with the index expressions at which it is read."""
         data = list(self.reads.data)
         for axis, step in self.windows.items():
             position, window = step.below
@@ -124,7 +124,7 @@ class StageWriter:
         return [("padded" if self.windows else self.data, data), *zip(self.operands[1:], self.reads.weights, strict=True)]
 
     def _conditions(self) -> list[tuple[Expression, Size]]:
-        """Return the conditions that padding does not replace."""
+        """Return the conditions (index, extent) for zeros at borders that padding does not replace."""
         padded = [iterator(self.graph.labels[step.dim], step.dim.size) for step in self.windows.values()]
         return [(index, extent) for index, extent in self.reads.conditions if index not in padded]
 
@@ -328,7 +328,7 @@ class StageFunction:
     """A stage as a callable: it takes `te.Tensor`s in the order of its operands, and sizes, and returns a `te.Tensor`.
 
     Attributes:
-        stage: its text.
+        stage: the text of the stage.
         graph: the operator that the plan's stages compute.
     """
 
@@ -385,7 +385,7 @@ def prim_functions(plan: Plan, valuation: Mapping[str, int], dtype: str = "float
 
 
 def _run_source(plan: Plan) -> dict[str, Any]:
-    """Execute the text of a plan, and return the functions that it defines, by name."""
+    """Execute the source text of a plan, and return the functions that it defines, by name."""
     tvm()
     scope: dict[str, Any] = {"__name__": f"syno_te_{plan.graph.id}"}
     exec(compile(to_te_source(plan.graph, plan=plan), f"<tensor expressions of {plan.graph.name}>", "exec"), scope)
