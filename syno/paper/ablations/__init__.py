@@ -1,1 +1,1 @@
-"""Experiments on a space of operators: how many are canonical, what guidance by the distance is worth, samples."""
+"""The ablations: effects of canonicalization rules, shape distance and requirements on a search space, and common patterns."""

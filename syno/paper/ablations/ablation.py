@@ -1,8 +1,8 @@
 """The ablations as commands: each measures, and writes tables and figures that name the source of their numbers.
 
-`canonical` measures how many operators the canonicalization rules leave out (`syno.paper.ablations.canonical`), and
-`distance` what the shape distance is worth, beside the two published ones and none (`syno.paper.ablations.guided`).
-`syno.paper.ablations.tables` describes the table `ablation-NAME` of each.
+`canonical` measures how many operators the canonicalization rules exclude (`syno.paper.ablations.canonical`), and `distance`
+how many operators random walks find with the shape distance, with the two published distances, and without any
+(`syno.paper.ablations.guided`). `syno.paper.ablations.tables` describes the table `ablation-NAME` of each ablation.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Ablation:
 
     Attributes:
         files: the files that were written.
-        text: the tables as Markdown, and where the numbers come from.
+        text: the tables as Markdown, with notes on the origin of the numbers.
     """
 
     files: tuple[Path, ...]
@@ -69,10 +69,10 @@ class Measured:
     """The numbers of an ablation.
 
     Attributes:
-        name: its name.
-        rows: of its table.
+        name: the ablation's name.
+        rows: rows of the ablation's table.
         tables: further tables, for people, by name.
-        figure: its own figure; None for that of the table.
+        figure: a special figure; None for the figure that is drawn from the table.
     """
 
     name: str
@@ -95,7 +95,7 @@ def canonical(
     Args:
         spec: the space to measure, up to its depth.
         samples: the number of random graphs of each size.
-        complete: the most primitives of the complete operators that are counted; 0 to leave this out.
+        complete: count all complete operators of up to so many primitives; 0 to skip this.
         seed: the seed of the random graphs.
         display: shows the progress.
         parts: a folder for finished parts, from which an interrupted run continues; None to keep none.
@@ -126,13 +126,13 @@ def distance(
     display: Display | None = None,
     parts: Path | None = None,
 ) -> Measured:
-    """Count operators that random walks find with each distance, in equal CPU time, and those that a distance loses.
+    """Count the operators that random walks find with each distance in equal CPU time, and the operators each distance loses.
 
     Args:
         spec: the space to walk in. Its own distance plays no part.
-        trials, seconds: the most trials and CPU-seconds of each side; None for any number of trials.
-        complete: the most primitives of the operators that are gone through for losses; 0 to leave this out.
-        distances: the sides.
+        trials, seconds: limits of walks and of CPU-seconds for each distance; None for any number of walks.
+        complete: look for losses among all operators of up to so many primitives; 0 to skip this.
+        distances: the distances to compare.
         seed: the seed of the walks.
         display: shows the progress.
         parts: a folder for finished parts, from which an interrupted run continues; None to keep none.
@@ -186,10 +186,10 @@ def patterns(
     display: Display | None = None,
     parts: Path | None = None,
 ) -> Measured:
-    """Count the patterns of operators that were found, of the best of them, and of random operators of a space.
+    """Count the patterns of primitives in a search's operators, in the best of them, and in random operators of a space.
 
     Args:
-        operators: the operators.
+        operators: the operators of the search.
         spec: the space of the random operators.
         best: the share of operators that count as the best.
         random: the number of random operators; 0 for none.
@@ -209,7 +209,7 @@ def patterns(
 def requirements(
     spec: OperatorSpec, *, seconds: float = 60, seed: int = 0, display: Display | None = None, parts: Path | None = None
 ) -> Measured:
-    """Walk with the spec's requirement on what is read, and without it (`syno.paper.ablations.requiring`)."""
+    """Walk with the spec's requirement on the positions read, and without it (`syno.paper.ablations.requiring`)."""
     kept = NO_PARTS if parts is None else Parts.of(parts, spec, seconds=seconds, seed=seed)
     with display or nullcontext():
         rows = requirement_rows(spec, seconds, seed, shown_on(display), kept)
@@ -217,7 +217,7 @@ def requirements(
 
 
 def write(measured: Measured, folder: Path, notes: Sequence[str]) -> Ablation:
-    """Write the tables of an ablation that have rows, as CSV, and its figure; all say in `notes` where they come from."""
+    """Write the ablation's non-empty tables as CSV, and its figure, all with the notes on the origin of the numbers."""
     whole = f"ablation-{measured.name}"
     tables = {**measured.tables, whole: measured.rows}
     files, texts = [], []
@@ -234,7 +234,7 @@ def write(measured: Measured, folder: Path, notes: Sequence[str]) -> Ablation:
 
 
 def provenance(command: str, spec: OperatorSpec, seed: int) -> list[str]:
-    """Return lines that say what was run, where and when. They stand above every table and below every figure."""
+    """Return lines with the command, the space, the machine and the date, printed above tables and below figures."""
     packages = ", ".join(f"{name} {version}" for name, version in versions(["numpy"]).items())
     return [
         f"command: {command}",

@@ -61,7 +61,7 @@ def is_canonical(space: Space, steps: Sequence[CandidateStep], rules: RuleSet) -
 
 
 class _Orders:
-    """A depth-first search over the sets of steps taken so far, each tried once."""
+    """A depth-first search for an order of steps that all rules accept, over sets of steps taken, each tried once."""
 
     def __init__(self, space: Space, steps: Sequence[CandidateStep], rules: RuleSet) -> None:
         self.space, self.steps, self.rules = space, steps, rules
@@ -69,12 +69,12 @@ class _Orders:
         self.failed: set[tuple[frozenset[int], tuple[int, ...]]] = set()
 
     def accepted(self, state: State, done: frozenset[int], weights: tuple[int, ...], image: Image) -> bool:
-        """Return whether the remaining steps can follow.
+        """Return whether the remaining steps can be taken in some order that the rules accept.
 
         Args:
-            done: the steps taken so far, by their numbers.
-            weights: the contractions among them, in order. A state depends on their order only.
-            image: what has become of the dims that are there.
+            done: the numbers of the steps taken so far.
+            weights: the numbers of the contractions among them, in order: the state depends on no other order.
+            image: the dims of `state`, by the dims of the first run that they stand for.
         """
         if len(done) == len(self.steps):
             return True
@@ -93,7 +93,7 @@ class _Orders:
         return False
 
     def _ready(self, done: frozenset[int], image: Image) -> list[int]:
-        """Return the steps whose dims are there; of sums of one size only the first, as they are alike."""
+        """Return the numbers of the steps whose dims exist; of sums of one size only the first, as they are equivalent."""
         ready, sums = [], set()
         for index, step in enumerate(self.steps):
             if index in done or not all(dim in image for dim in step.dims):
@@ -112,7 +112,7 @@ def _new_dims(before: State, after: State) -> list[Dim]:
 
 
 def _moved(step: CandidateStep, state: State, image: Image) -> CandidateStep:
-    """Return the step on top of another state."""
+    """Return the step with the dims of another state, as `image` maps them."""
     dims = [image[dim] for dim in step.dims]
     if step.kind is CONTRACTION:  # a set, in the order of the state
         dims = [dim for dim in state.data if dim in set(dims)]
@@ -141,11 +141,11 @@ class Rate:
 
     Attributes:
         size: the number of primitives; a contraction counts as one.
-        graphs: how many were drawn.
-        canonical: how many the rules accept in some order of their steps.
-        in_order: how many the rules accept in the order in which they were drawn.
-        exact: how many the exact rules accept in some order.
-        built_in: how many the rules accept in some order if the user's own are left out.
+        graphs: number of graphs drawn.
+        canonical: number of graphs that the rules accept in some order of their steps.
+        in_order: number of graphs that the rules accept in the order in which their steps were drawn.
+        exact: number of graphs that the exact rules accept in some order.
+        built_in: number of graphs that the built-in rules accept in some order, without the user's own rules.
         rejected_by: how often each rule is the first to reject a graph in the order in which it was drawn.
     """
 
@@ -168,7 +168,7 @@ class Rate:
         return wilson(self.canonical, self.graphs)
 
     def row(self) -> dict[str, object]:
-        """Return a row of the table."""
+        """Return the counts as a row of the table of random graphs."""
         low, high = self.interval
         return {
             "primitives": self.size,
@@ -222,7 +222,7 @@ def canonical_rates(
 
 
 class _RuleSets(NamedTuple):
-    """The rules of a spec, the exact ones among them, and the built-in ones among them if there are others."""
+    """The rules of a spec: all, the exact rules, and the built-in rules (None if the spec has no rules of the user's own)."""
 
     rules: RuleSet
     exact: RuleSet
@@ -237,7 +237,7 @@ class _RuleSets(NamedTuple):
 
 
 def own_rules(spec: OperatorSpec) -> tuple[str, ...]:
-    """Return the paths of the user's own rules of a spec."""
+    """Return the import paths of the user's own rules in a spec."""
     return tuple(name for name in spec.rules_on if ":" in name)
 
 
@@ -273,7 +273,7 @@ def random_steps(space: Space, random: Random, most: int) -> list[CandidateStep]
 
 @dataclass(frozen=True)
 class Complete:
-    """Counts of all complete operators of up to `size` primitives, with the rules (canonical) and without."""
+    """Numbers of complete operators of up to `size` primitives: graphs and meanings, without the rules and with them."""
 
     size: int
     graphs: int
@@ -282,7 +282,7 @@ class Complete:
     canonical_meanings: int
 
     def row(self) -> dict[str, object]:
-        """Return a row of the table."""
+        """Return the counts as a row of the table of complete operators."""
         return {
             "up_to_primitives": self.size,
             "graphs": self.graphs,
@@ -310,13 +310,13 @@ def complete_operators(spec: OperatorSpec, depth: int, *, show: Show = silent) -
 
 
 def _ends_an_axis(operator: PGraph, weight: Sequence[Dim]) -> bool:
-    """Return whether the weight has two axes at least, and one of them indexes nothing else."""
+    """Return whether a weight has at least two axes, one of which indexes no other tensor."""
     shares = [dim.operation for dim in weight if dim.operation is not None]
     return len(weight) > 1 and any(share.tops[0] in operator.expansions for share in shares)
 
 
 def _operators_and_meanings(spec: OperatorSpec, show: Show, title: str) -> tuple[dict[int, int], dict[int, int]]:
-    """Return the numbers of operators and of meanings of up to each number of primitives."""
+    """Return the numbers of operators and of distinct meanings with up to n primitives, each by n."""
     space, graphs = Space(spec), Counter[int]()
     meanings: dict[str, int] = {}
     for size, operator in space.enumerate():

@@ -1,4 +1,4 @@
-"""The figures of the ablations: two from all that was measured, and one of each from the rows of its table."""
+"""The figures of ablations: one drawn from each ablation's table, and two from all measured data."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _canonical(rows: Sequence[AblationRow], notes: Sequence[str]) -> Figure:
 
 
 def sizes_of(rows: Sequence[AblationRow], origin: str) -> list[AblationRow]:
-    """Return the rows of one origin that are of one size and have a share that a logarithmic axis can show."""
+    """Return the rows of one origin for single sizes whose share is above 0, so that a logarithmic axis can show it."""
     return [row for row in rows if row["origin"] == origin and _number(row["primitives"]) and _number(row["rate"])]
 
 
@@ -92,7 +92,7 @@ def _bar(axes: Axes, place: int, value: object, colour: str) -> None:
 
 
 def _patterns(rows: Sequence[AblationRow], notes: Sequence[str]) -> Figure:
-    """Draw the lifts of the patterns whose interval is farthest from 1."""
+    """Draw the lifts of the patterns whose confidence intervals are farthest from 1."""
     by_best = any(_number(row["lift_best"]) for row in rows)
     lift, of = ("lift_best", "the best / all found") if by_best else ("lift_random", "found / random")
     known = [row for row in rows if _number(row[f"{lift}_low"]) > 0 and _number(row[lift]) not in (0.0, 1.0)]
@@ -125,7 +125,7 @@ def _patterns(rows: Sequence[AblationRow], notes: Sequence[str]) -> Figure:
 
 
 def _number(value: object) -> float:
-    """Return a value of a row as a number; 0 where it has none."""
+    """Return a value of a row as a number; 0 if it is missing."""
     return float(value) if isinstance(value, int | float) and value == value else 0.0
 
 

@@ -36,14 +36,14 @@ FEW = 50  # operators that are kept of a run
 
 @dataclass
 class Run:
-    """The walks of one side of the comparison.
+    """The random walks with one distance.
 
     Attributes:
-        name: the distance that guides them.
-        trials, seconds: at which each operator was found, in order.
-        walks, dead_ends, duplicates: their total numbers.
-        used: CPU-seconds in total.
-        is_exhausted: whether it found all operators of the space, and stopped.
+        name: the distance that guides the walks.
+        trials, seconds: for each operator in order, the number of walks and the CPU-seconds after which it was found.
+        walks, dead_ends, duplicates: total numbers of walks, of dead ends, and of operators found again.
+        used: total CPU-seconds.
+        is_exhausted: whether the walks found all operators of the space, and stopped.
         operators: the texts of the first `FEW` operators.
     """
 
@@ -63,7 +63,7 @@ class Run:
         return 1 - self.dead_ends / self.walks if self.walks else None
 
     def after_trials(self, trials: int) -> int | None:
-        """Return the number of operators found within the first `trials` trials; None if there were fewer trials."""
+        """Return the number of operators found within the first `trials` walks; None if there were fewer walks."""
         return bisect_right(self.trials, trials) if trials <= self.walks or self.is_exhausted else None
 
     def after_seconds(self, seconds: float) -> int | None:
@@ -82,7 +82,7 @@ def run(
     show: Show = silent,
     clock: Callable[[], float] = time.process_time,
 ) -> Run:
-    """Walk until the CPU-seconds are used up, the number of trials is reached, or nothing is left to find.
+    """Walk until the CPU-seconds are used up, the number of walks is reached, or all operators are found.
 
     The time is checked before each step of a walk. `clock` returns CPU-seconds.
     """
@@ -116,8 +116,8 @@ class Loss(NamedTuple):
         distance: the distance.
         depth: the depth limit.
         primitives: the size of the operators; None for random operators of any size.
-        operators: how many there are, or were drawn.
-        lost: how many of them no order of their steps leads to.
+        operators: number of operators that were checked.
+        lost: number of operators that no order of their steps reaches with this distance.
     """
 
     distance: str
@@ -139,7 +139,7 @@ def losses(spec: OperatorSpec, distance: DistanceKind, complete: int, *, show: S
 
 
 def sampled_losses(spec: OperatorSpec, distance: DistanceKind, operators: Sequence[str], *, show: Show = silent) -> Loss:
-    """Return the losses of a distance among random operators, which are given as texts."""
+    """Return the losses of a distance among random operators, given as operator texts."""
     space, lost = Space(spec.with_(distance=distance)), 0
     for number, text in enumerate(operators):
         show(f"random operators that the distance {distance} loses", number, len(operators))
@@ -148,7 +148,7 @@ def sampled_losses(spec: OperatorSpec, distance: DistanceKind, operators: Sequen
 
 
 def is_lost(space: Space, operator: PGraph) -> bool:
-    """Return whether no order of the operator's steps leads to it in a space."""
+    """Return whether no order of an operator's steps reaches it in a space with the space's distance."""
     try:
         space.path(operator)
     except UnreachableError:
@@ -157,7 +157,7 @@ def is_lost(space: Space, operator: PGraph) -> bool:
 
 
 def comparison(runs: Sequence[Run]) -> list[dict[str, object]]:
-    """Return rows of operators found on each side at equal trials and in equal CPU time; None where a run was shorter."""
+    """Return rows: operators found with each distance after equal walks and equal CPU time; None where a run was shorter."""
     rows: list[dict[str, object]] = []
     for trials in marks(max(run.walks for run in runs)):
         rows.append({"equal": "trials", "at": int(trials), **{run.name: run.after_trials(int(trials)) for run in runs}})
@@ -167,7 +167,7 @@ def comparison(runs: Sequence[Run]) -> list[dict[str, object]]:
 
 
 def totals(runs: Sequence[Run]) -> list[dict[str, object]]:
-    """Return a row of totals for each side."""
+    """Return a row for each distance: total walks, dead ends, operators, and time."""
     return [
         {
             "distance": run.name,

@@ -42,10 +42,10 @@ class AblationPart:
 
     Attributes:
         name: the id of its section.
-        title, caption: the heading, and how to read it.
+        title, caption: the heading, and how to read the figure.
         svg: the figure.
-        table: all rows.
-        notes: lines that say where the numbers come from.
+        table: the ablation's table with all rows.
+        notes: lines on the origin of the numbers.
     """
 
     name: str
@@ -57,7 +57,7 @@ class AblationPart:
 
 
 def page_part(name: str, rows: Sequence[AblationRow], notes: Sequence[str]) -> AblationPart:
-    """Return the part of the page for the rows of an ablation's table."""
+    """Return the part of the page for an ablation, from the rows of its table."""
     svg = drawn(draw(name, rows, ()), "svg").decode()  # its notes are beside it, as text
     return AblationPart(f"ablation-{name}", TITLES[name], CAPTIONS[name], svg, _table(rows), notes)
 

@@ -1,4 +1,4 @@
-"""Parts of an ablation that are kept in files, so that an interrupted one continues where it was."""
+"""Finished parts of an ablation, stored in files so that an interrupted ablation continues."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONFIDENCE = 0.95
 
 
 def wilson(hits: int, trials: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share (Wilson, 1927); 0 and 1 without trials."""
+    """Return the 95 % interval of the share hits / trials (Wilson, 1927); (0, 1) without trials."""
     from scipy.stats import binomtest
 
     if not trials:
@@ -53,8 +53,8 @@ class Parts:
     """The finished parts of one ablation.
 
     Attributes:
-        folder: the folder of their files; None to keep none.
-        key: what the parts depend on. Parts of another key are made anew.
+        folder: the folder of the files; None to store none.
+        key: hash of everything that the parts depend on. Parts with another key are made anew.
     """
 
     folder: Path | None = None
@@ -66,12 +66,12 @@ class Parts:
         return cls(folder, content_id(spec.id, json.dumps(settings, sort_keys=True), versions([]).get("syno", "")))
 
     def get(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return a part, as JSON gives it back: the one that is kept, or what `make` returns, which is then kept."""
+        """Return a stored part; without it, call `make`, store the result, and return it as read back from JSON."""
         found = self.peek(name)
         return self.put(name, make()) if found is None else found
 
     def peek(self, name: str) -> Any:
-        """Return a part that is kept; None if there is none, or its file is damaged or of another key."""
+        """Return a stored part; None if there is none, or its file is damaged or has another key."""
         if self.folder is None or not (file := self.folder / f"{name}.json").is_file():
             return None
         try:
@@ -81,14 +81,14 @@ class Parts:
         return kept["part"] if isinstance(kept, dict) and kept.get("key") == self.key else None
 
     def put(self, name: str, part: Any) -> Any:
-        """Keep a part in place of an earlier one, and return it as JSON gives it back."""
+        """Store a part, replacing an earlier one, and return it as read back from JSON."""
         if self.folder is not None:
             write_whole(self.folder / f"{name}.json", json_with_checksum({"key": self.key, "part": part}))
         return json.loads(json.dumps(part))
 
     @contextmanager
     def timed(self, name: str) -> Iterator[Callable[[], float]]:
-        """Yield a function that returns the CPU-seconds so far, with those of interrupted runs. The part `name` keeps them."""
+        """Yield a function that returns the CPU-seconds so far, including interrupted runs, which are stored as part `name`."""
         begin, before = time.process_time(), float(self.peek(name) or 0)
 
         def used() -> float:
@@ -100,7 +100,7 @@ class Parts:
             self.put(name, used())
 
     def remove(self) -> None:
-        """Delete the files, once the whole result is written."""
+        """Delete the files of all parts, after the whole result has been written."""
         if self.folder is not None:
             rmtree(self.folder, ignore_errors=True)
 

@@ -64,7 +64,7 @@ Pattern = tuple[str, str]  # family and name
 
 
 class _Edge(NamedTuple):
-    """One operation on another: their places, and where they touch, in words."""
+    """An operation directly above another: the indices of both, and in words the dims that they share."""
 
     upper: int
     lower: int
@@ -120,7 +120,7 @@ def _triples(edges: list[_Edge]) -> Iterator[list[_Edge]]:
 
 
 def _shape(names: Mapping[int, str] | list[str], edges: list[_Edge]) -> str:
-    """Return a text that is the same for isomorphic pieces: the least over all numberings of equal primitives."""
+    """Return a text of a piece of a graph that is equal for isomorphic pieces: the least over numberings of its primitives."""
     nodes = sorted({node for edge in edges for node in (edge.upper, edge.lower)})
     several = {name for name, number in Counter(names[node] for node in nodes).items() if number > 1}
     texts = []
@@ -156,7 +156,7 @@ def _structure(operator: PGraph) -> Iterator[str]:
 
 
 def _weights_below(dim: Dim) -> set[object]:
-    """Return the weights of the Shares right below a dim."""
+    """Return the weights of the chain of Shares directly below a dim."""
     found: set[object] = set()
     while dim.operation is not None and dim.operation.primitive is SHARE:
         found.add(dim.operation.parameter)
@@ -165,14 +165,14 @@ def _weights_below(dim: Dim) -> set[object]:
 
 
 def _bottom(dim: Dim) -> Dim:
-    """Return the dim below the Shares right below a dim."""
+    """Return the dim below the chain of Shares directly below a dim."""
     while dim.operation is not None and dim.operation.primitive is SHARE:
         dim = dim.operation.bottoms[0]
     return dim
 
 
 def _is_weighted_above(loop: Dim, operator: PGraph) -> bool:
-    """Return whether a weight multiplies an axis that is made of the loop."""
+    """Return whether a weight is multiplied in at an axis that depends on this reduction loop."""
     above = {loop}
     for operation in operator.operations:
         if above.intersection(operation.bottoms):
@@ -196,18 +196,18 @@ UNKNOWN: Lift = (None, None, None)
 
 @dataclass(frozen=True)
 class FoundOperators:
-    """The operators that were found, each once.
+    """The distinct operators of a search, a selection or an import.
 
     Attributes:
         operators: the operators.
-        rewards: their rewards; none if they have no reward.
+        rewards: the reward of each operator; () if they have no rewards.
     """
 
     operators: tuple[PGraph, ...]
     rewards: tuple[float, ...] = ()
 
     def best(self, share: float) -> list[bool]:
-        """Return for each operator whether it is among the best; at least one is, and ties go to the earlier one."""
+        """Return for each operator whether it is in the best `share` by reward: at least one is; ties go to earlier ones."""
         if not self.rewards:
             return [False] * len(self.operators)
         order = sorted(range(len(self.rewards)), key=lambda place: -self.rewards[place])
@@ -223,7 +223,7 @@ def random_operators(
 
     Args:
         spec: the space.
-        count: how many.
+        count: the number of operators.
         seed: the seed of the walks.
         show: shows the progress.
         parts: keeps the operators as they are found.
@@ -249,11 +249,11 @@ def random_operators(
 
 
 def pattern_rows(operators: FoundOperators, drawn: Sequence[PGraph], *, best: float, seed: int) -> list[dict[str, object]]:
-    """Return a row for each pattern: by family, the most frequent first.
+    """Return a row for each pattern, sorted by family, the most frequent first.
 
     Args:
         operators: the operators that were found.
-        drawn: random operators of the same space; none to compare with none.
+        drawn: random operators of the same space; () for no comparison with them.
         best: the share of operators that count as the best.
         seed: the seed of the bootstrap samples.
     """
@@ -292,8 +292,8 @@ def _row(name: Pattern, has: list[bool], is_best: list[bool], drawn: list[bool],
 def lift_of_best(has: Sequence[bool], is_best: Sequence[bool], seed: int) -> Lift:
     """Return the share of a pattern among the best over its share among all, with its 95 % interval.
 
-    Operators are resampled with replacement. As only the four kinds of them matter (best or not, with the pattern or not), a
-    bootstrap sample is a draw from the multinomial distribution of the four numbers.
+    Operators are resampled with replacement. Since only four classes matter (best or not, with the pattern or not), a
+    bootstrap sample is a draw of the four counts from a multinomial distribution.
     """
     cells = [sum(1 for pair in zip(has, is_best, strict=True) if pair == kind) for kind in _KINDS]
     if not sum(cells[::2]) or not sum(cells[:2]):  # no best, or nowhere

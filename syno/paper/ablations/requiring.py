@@ -1,6 +1,6 @@
-"""Ablation of requirements: random walks in a space with its requirement on what is read, and in the same space without it.
+"""Ablation of requirements: random walks in a space with its requirement on the positions read, and without it.
 
-Without the requirement, the operators that meet it are counted among all that walks end in. Both sides have the same rules,
+On the side without it, the operators that meet the requirement are counted afterwards. Both sides have the same rules,
 distance, budget, memory and seed. Time is the CPU time of one process, including the construction of the space, and without the
 check on the side that does not need it. A spec without a requirement gets the usual one (`usual_reads`).
 
@@ -47,11 +47,11 @@ SHOWN = COLUMNS[4:15]
 
 @dataclass
 class Walks:
-    """The walks of one side.
+    """The random walks of one side, with or without the requirement.
 
     Attributes:
         side: "with" or "without".
-        walks, dead_ends: their numbers.
+        walks, dead_ends: numbers of walks and of dead ends.
         operators, meeting: different operators, and those of them that meet the requirement.
         seconds: CPU-seconds.
     """
@@ -65,7 +65,7 @@ class Walks:
 
 
 def requirement_rows(spec: OperatorSpec, seconds: float, seed: int, show: Show, parts: Parts) -> list[AblationRow]:
-    """Return the rows of `ablation-requirements`, after so many CPU-seconds of walks on each side.
+    """Return the rows of `ablation-requirements`, from walks of `seconds` CPU-seconds on each side.
 
     Raises SpecError if the space is empty.
     """
@@ -86,7 +86,7 @@ def requirement_rows(spec: OperatorSpec, seconds: float, seed: int, show: Show, 
 def walk(
     spec: OperatorSpec, side: str, seconds: float, seed: int, show: Show, clock: Callable[[], float] = time.process_time
 ) -> Walks:
-    """Walk for so many CPU-seconds, with the spec's requirement or without it."""
+    """Walk at random for `seconds` CPU-seconds in a space with the spec's requirement or without it; `side` says which."""
     check, found, begin = Requirements(spec), Walks(side), clock()
     asked = spec if side == WITH else spec.with_(reads=None)
     whole, checking = max(1, round(seconds)), 0.0

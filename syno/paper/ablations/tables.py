@@ -66,7 +66,7 @@ MEASURED, PAPER = "measured", "paper"
 
 
 def of_space(spec: OperatorSpec, seed: int, seconds: float | None) -> AblationRow:
-    """Return the columns that rows of all ablations have."""
+    """Return the cells that rows of all ablations have: space, depth, seed, seconds, origin."""
     used = None if seconds is None else round(seconds, 2)
     return {
         "space": spec.name,
@@ -81,7 +81,7 @@ def of_space(spec: OperatorSpec, seed: int, seconds: float | None) -> AblationRo
 def canonical_rows(
     spec: OperatorSpec, rates: Sequence[Rate], whole: Sequence[Complete], seed: int, seconds: float
 ) -> list[AblationRow]:
-    """Return the rows of `ablation-canonical`. `seconds` are of the whole ablation."""
+    """Return the rows of `ablation-canonical`; `seconds` is the CPU time of the whole ablation."""
     base = of_space(spec, seed, seconds)
     counts = {ALL_RULES: "canonical", EXACT_RULES: "exact", IN_ORDER: "in_order"}
     if own_rules(spec):
@@ -123,7 +123,7 @@ def _share(sampled: int, canonical: int, primitives: int | None) -> AblationRow:
 
 
 def beside_the_paper(rates: Sequence[Rate]) -> list[Row]:
-    """Return rows of random graphs per canonical graph: at the largest size with canonical ones, and as the paper says.
+    """Return rows that compare the number of random graphs per canonical graph, at the largest size, with the paper's numbers.
 
     No rows if no graph was canonical. Source of the paper's numbers: its canonicalization ablation, with Table 3.
     """
@@ -194,5 +194,5 @@ def _of(losses: Iterable[Loss], distance: str) -> list[Loss]:
 
 
 def _complete(rows: Iterable[AblationRow], columns: Sequence[str]) -> list[AblationRow]:
-    """Return the rows with all columns in their order; what is unknown is None."""
+    """Return the rows with all of the columns, in order; unknown cells are None."""
     return [{name: row.get(name) for name in columns} for row in rows]

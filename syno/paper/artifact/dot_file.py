@@ -61,8 +61,8 @@ class DotNode:
     Attributes:
         name: Its name in the file.
         label: Its label.
-        above, below: The names of the dims that it must have above and below it, in the order of Table 1.
-        axis: (index,) for an axis of the output; (tensor, index) for one of the input, which is tensor 0, or of a weight.
+        above, below: The names of the dims that the node must have above and below it, in the order of Table 1.
+        axis: (index,) for an axis of the output; (tensor, index) for an axis of the input (tensor 0) or of a weight (from 1).
         size: The size of an axis.
     """
 
@@ -94,7 +94,7 @@ class DotEdge:
 
 @dataclass(frozen=True)
 class DotFile:
-    """All nodes by name, and the edges above and below each node by their side."""
+    """The parsed file: all nodes by name, and for each node the edges above and below it by the side (`L`, `R` or "")."""
 
     nodes: Mapping[str, DotNode] = field(default_factory=dict)
     above: Mapping[str, dict[str, DotEdge]] = field(default_factory=dict)
@@ -172,7 +172,7 @@ def _read_statement(tokens: deque[_Token], nodes: list[tuple[str, str]], edges: 
 
 
 def _attributes(tokens: deque[_Token]) -> dict[str, str]:
-    """Read the attributes of a node or an edge, if it has some."""
+    """Read the attributes in brackets after a node or an edge; {} if there are none."""
     attributes: dict[str, str] = {}
     while tokens[0].text == "[":
         tokens.popleft()
@@ -262,7 +262,7 @@ def _size(text: str, where: str, variables: VariableTable) -> Size:
 
 
 def _attach(edge: DotEdge, others: dict[str, DotEdge], node: DotNode, side: str, dims: Sequence[str], way: str) -> None:
-    """Store `edge` as the dim that its `side` says, among the `dims` that lead into or out of `node`."""
+    """Store `edge` among a node's edges under the dim that `side` names, one of the node's `dims`; ParseError if taken."""
     if not dims:
         raise ParseError(f"{edge}: no edge may lead {way} {node}")
     if side not in SIDES[len(dims)]:
@@ -278,7 +278,7 @@ def _attach(edge: DotEdge, others: dict[str, DotEdge], node: DotNode, side: str,
 def _tokens(text: str) -> deque[_Token]:
     """Return the tokens of a text, and an empty one at its end.
 
-    Raises ParseError for a text that is larger than any drawing of an operator, or has other syntax than these.
+    Raises ParseError for a text larger than any drawing of an operator, or with other syntax than the drawings'.
     """
     if len(text) > MOST_DOT_CHARACTERS:
         raise ParseError(f"{len(text)} characters; a drawing has at most {MOST_DOT_CHARACTERS}")
@@ -326,8 +326,8 @@ SHIFT_AMOUNT = 1  # the published system has no other; the file does not say it
 def read_dot(path: Path, variables: VariableTable, name: str = "operator") -> PGraph:
     """Return the operator that a `graph.dot` draws.
 
-    Reductions of equal domain are numbered in the order in which the axes of the input, then those of the weights, lead
-    down to them.
+    Reductions of equal domain are numbered in the order in which they are reached from the axes of the input, then from the
+    axes of the weights.
 
     Args:
         path: The file.
@@ -371,7 +371,7 @@ def _check_all_edges(file: DotFile) -> None:
 
 
 def _check_no_cycle(file: DotFile) -> None:
-    """Raise ParseError for a cycle, or for a way down that is too long: dims are built down it by recursion."""
+    """Raise ParseError for a cycle, or for a path so long that building its dims by recursion would fail."""
     below = {name: [edge.target.name for edge in edges.values()] for name, edges in file.below.items()}
     try:
         from_below = list(graphlib.TopologicalSorter(below).static_order())
@@ -385,7 +385,7 @@ def _check_no_cycle(file: DotFile) -> None:
 
 
 class _Reader:
-    """Builds the dims of a drawing, each one after those below it."""
+    """Builder of a drawing's dims, each after the dims below it."""
 
     def __init__(self, file: DotFile) -> None:
         self.file = file
@@ -457,7 +457,7 @@ class _Reader:
 
 
 def _numbered(axes: dict[int, DotNode], name: str) -> list[DotNode]:
-    """Return the axes of one tensor in order; ParseError if there is none, or a gap."""
+    """Return the axes of one tensor in order; ParseError if there are none, or a number is missing."""
     for index in range(max(axes, default=0) + 1):
         if index not in axes:
             raise ParseError(f"there is no node {name.format(index)}: axes and tensors are numbered from 0 without a gap")

@@ -42,7 +42,7 @@ class Meta(PublishedFile):
 
 
 class PublishedLatency(NamedTuple):
-    """A mean latency of one call, and the number of repeats, if that is known."""
+    """A mean latency of one call in milliseconds, and the number of repeats (None if unknown)."""
 
     milliseconds: float
     repeats: int | None
@@ -88,7 +88,7 @@ def read_json(file: Path, kind: type[Published]) -> Published:
 
 
 def read_latency(file: Path) -> PublishedLatency:
-    """Return a latency: from TVM's table of seconds (`.csv`), or TorchInductor's one number in milliseconds."""
+    """Return the latency in a file: TVM's table of seconds (`.csv`), or TorchInductor's single number in milliseconds."""
     text = _text(file)
     try:
         found = _table(text) if file.suffix == ".csv" else PublishedLatency(float(text), None)

@@ -28,9 +28,9 @@ class ImportedOperator(BaseModel):
     Attributes:
         name: Its name in the measurements.
         operator_id: The id of its graph; None where the graph was not published.
-        key: The key of its file in the operator store; None where there is none.
+        key: The key of its file in the operator store; None if its graph was not published.
         path: Its path in the search that found it.
-        folders: The folders that it lies in, in the data.
+        folders: The folders of the data that contain it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -45,10 +45,10 @@ class ImportRecord(Record):
     """A record of what an import has read.
 
     Attributes:
-        artifact: The folder, as it was given.
-        measurements: The number of measurements, with those that the paper prints.
-        operators: The operators, each one once.
-        problems: What was missing, damaged or contradictory.
+        artifact: The folder of the artifact, as the user wrote it.
+        measurements: The number of measurements, including the numbers that only the paper prints.
+        operators: The distinct operators.
+        problems: Files and folders that were missing, damaged or contradictory.
         versions: The versions of the packages that took part.
     """
 
@@ -77,15 +77,15 @@ def is_published(source: Path) -> bool:
 
 
 def best_scores(source: Path, model: str, count: int, within: float | None) -> list[PublishedScore]:
-    """Return the best operators that were published with their graph for a network, the best first.
+    """Return the best operators published with a graph for a network, the best first.
 
-    Scores are the authors' on the data set of their search. ResNet-34 was not searched; it has the operators of ResNet-18.
+    Scores are the authors', on the data set of their search. ResNet-34 was not searched, and gets ResNet-18's operators.
 
     Args:
         source: The folder of the import.
         model: The network.
-        count: How many operators at most.
-        within: How much worse than the network's own score a score may be; None for any.
+        count: The largest number of operators.
+        within: The largest loss of score against the original network; None for any.
 
     Raises SpecError if none was published, NoneSelectedError if none is good enough.
     """
@@ -114,7 +114,7 @@ def best_scores(source: Path, model: str, count: int, within: float | None) -> l
 
 
 def _original(rows: pandas.DataFrame, model: str, source: Path) -> float:
-    """Return the score of the network as it is."""
+    """Return the published score of the original network."""
     found = rows[(rows["operator"] == ORIGINAL) & (rows["model"] == model)]
     if found.empty:
         raise SpecError(f"select: within compares with {model} as it is, of which {source} has no score; leave it out")

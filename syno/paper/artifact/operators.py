@@ -22,14 +22,14 @@ HASH_DIGITS = 4  # of a folder's hash, where its score is that of another operat
 
 @dataclass(frozen=True)
 class Folder:
-    """An operator in a network on a data set.
+    """A folder of the published data: an operator in a network, trained on a data set.
 
     Attributes:
         place: The folder, in the data.
-        file: The file of its accuracy and costs: that of the second training, if there is one.
-        machine: The machine of the latencies in it; empty if there are none.
+        file: The file of its accuracy and costs: of the second training, if there was one.
+        machine: The machine of the latencies in the folder; "" if there are none.
         model, data: The network and the data set.
-        meta: The content of the file.
+        meta: The content of `file`.
     """
 
     place: PurePosixPath
@@ -49,7 +49,7 @@ class PublishedEntry:
             folder's hash where another operator has the same score.
         path: Its path in the search that found it.
         places: All its folders.
-        graph: The library's, or in normal form; None where no folder has a drawing that can be read.
+        graph: The library's graph, or the drawing's in normal form; None if no folder has a readable drawing.
     """
 
     name: str
@@ -59,12 +59,12 @@ class PublishedEntry:
 
     @property
     def id(self) -> str | None:
-        """The id of the graph; None where there is no graph."""
+        """The id of the operator's graph; None without a graph."""
         return None if self.graph is None else self.graph.id
 
 
 def expected_folders(data: Path) -> list[tuple[PurePosixPath, str, str, str]]:
-    """Return every expected folder of an operator, with its machine, network and data set.
+    """Return all expected folders of operators, as (folder, machine, network, data set).
 
     If one machine has an operator's folder, it is expected for the other machine, too; if neither has any, the parent folder
     is.
@@ -113,7 +113,7 @@ def entries(data: Path, folders: Sequence[Folder], problems: list[Problem]) -> d
 
 
 def _graphs(data: Path, folders: Iterable[Folder], problems: list[Problem]) -> dict[str, PGraph]:
-    """Return the graphs by path. Values of coefficients, which all layers share, become defaults."""
+    """Return the operators' graphs by search path. Coefficients' values, equal in all layers, become defaults."""
     graphs: dict[str, PGraph] = {}
     for folder in folders:
         place = folder.place / GRAPH_FILE
@@ -136,7 +136,7 @@ def _folders(path: Path) -> list[str]:
 
 
 def _names(homes: Mapping[str, Folder]) -> dict[str, str]:
-    """Return for each path the shortest unique name: the score, then with some of the hash, all of it, and the network."""
+    """Return the shortest unique name for each path: the score, if needed with hash digits, the whole hash, the network."""
     forms = {path: _forms(folder) for path, folder in homes.items()}
     counts = Counter(form for some in forms.values() for form in some)
     return {path: next((form for form in some if counts[form] == 1), some[-1]) for path, some in forms.items()}

@@ -52,15 +52,15 @@ class Target:
 
     @property
     def originals(self) -> PurePosixPath:
-        """The folder of networks and layers as they are."""
+        """The folder with the latencies of original networks and layers."""
         return self.root / "baseline-latency" / self.folder
 
     def network(self, folder: PurePosixPath, model: str, *, is_original: bool = False) -> PurePosixPath:
-        """Return the file of a network's latency for one picture, in the folder of an operator's latencies or the originals."""
+        """Return the path of a network's latency file for one picture, in an operator's folder of latencies or `originals`."""
         return self._file(folder / NETWORKS_FOLDER, f"{model}-N=1{'-orig' if is_original else ''}")
 
     def layer(self, folder: PurePosixPath, layer: str, *, is_original: bool = False) -> PurePosixPath:
-        """Return the file of a layer's latency, as `network` does."""
+        """Return the path of a layer's latency file; arguments as in `network`."""
         return self._file(folder / LAYERS_FOLDER, f"{layer}-N=1{'-orig' if is_original and self.compiler != 'tvm' else ''}")
 
     def _file(self, folder: PurePosixPath, name: str) -> PurePosixPath:

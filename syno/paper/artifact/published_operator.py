@@ -38,7 +38,7 @@ class _Values(PublishedFile):
 
 
 class _Constants(PublishedFile):
-    """The values before padding."""
+    """The values of a layer's coefficients, before padding."""
 
     unpadded: _Values
 
@@ -70,7 +70,7 @@ class PublishedOperator:
         graph: The operator, named after the folder's score. It is in normal form, because copies of one operator give
             the axes of its weights in different orders.
         variables: All variables of its search, used or not.
-        valuations: The distinct valuations of the layers that it replaced, of the variables that occur in `graph`.
+        valuations: The distinct valuations of the replaced layers, for the variables that occur in `graph`.
         layer_flops: Published FLOPs of the operator, for each of `valuations` (they include the sizes of its inputs).
         placeholders: The index of the valuation of each replaced layer.
         weight_shapes: The weights' sizes as the published kernels take them: the axes of `graph.weights`, perhaps in
@@ -117,7 +117,7 @@ def read_artifact(data: Path) -> list[PublishedOperator]:
 
 
 def distinct(operators: Iterable[PublishedOperator]) -> list[PublishedOperator]:
-    """Return the first of the operators that share a path, in the order given."""
+    """Return one operator (the first) for each path in the published search, in the order of `operators`."""
     first: dict[str, PublishedOperator] = {}
     for operator in operators:
         first.setdefault(operator.path, operator)
@@ -127,7 +127,7 @@ def distinct(operators: Iterable[PublishedOperator]) -> list[PublishedOperator]:
 def read_folder(folder: Path) -> PublishedOperator:
     """Return the operator in one folder of the artifact.
 
-    Raises ParseError that names the file: one is missing or broken, or they do not belong together.
+    Raises ParseError, naming the file, if a file is missing or damaged, or the files contradict each other.
     """
     meta = _read(folder / META, Meta)
     for name in ("accuracy", "flops", "params"):
@@ -172,7 +172,7 @@ def _read(file: Path, kind: type[Published]) -> Published:
 
 
 def _constants(layer: _Layer, place: str) -> tuple[VariableTable, dict[str, int]]:
-    """Return the variables of a layer, and their values before padding."""
+    """Return a layer's table of variables, and the variables' values before padding."""
     match = _DESCRIPTION.fullmatch(layer.description.strip())
     if not match:
         example = "Primary: { H: 56 }, Coefficient { k: 3 }"

@@ -1,4 +1,4 @@
-"""A reader of all published data: measurements and operators. It lists what is missing or damaged, and reads the rest."""
+"""A reader of all published data: measurements and operators. It lists missing and damaged files, and reads the rest."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Contents:
     """The content of the published data.
 
     Attributes:
-        measurements: The measurements in the data, then those that only the paper prints.
-        operators: The operators, each one once.
-        losses: The steps of GPT-2's training as it is; empty if its log is not there.
-        problems: What is missing, damaged or contradictory.
+        measurements: The measurements in the data, then the numbers that only the paper prints.
+        operators: The distinct operators.
+        losses: The steps of the original GPT-2's training; empty if its log is missing.
+        problems: Files and folders that are missing, damaged or contradictory.
     """
 
     measurements: tuple[Measurement, ...]
@@ -77,7 +77,7 @@ def read(checkout: Path) -> Contents:
 
 
 class _Collection:
-    """Measurements, each one once: the folders of several machines repeat those that do not depend on a machine."""
+    """A collection of distinct measurements: the folders of several machines repeat those that depend on no machine."""
 
     def __init__(self, data: Path, problems: list[Problem]) -> None:
         self.data = data
@@ -101,7 +101,7 @@ class _Collection:
             self.problems.append(Problem(place=measurement.source, what=what))
 
     def time(self, file: PurePosixPath, fields: dict[str, Any]) -> None:
-        """Add a latency, if its file is there."""
+        """Add the latency in a file with these fields, if the file exists."""
         if not (self.data / file).exists():
             return
         try:
@@ -117,7 +117,7 @@ class _Collection:
 
 
 def _figures(folders: Sequence[Folder], operators: dict[str, PublishedEntry]) -> Iterator[Measurement]:
-    """Yield accuracies, losses and costs. A zero in the data means that there is no measurement."""
+    """Yield the accuracies, losses and costs of operators in networks. A zero in the data means "not measured"."""
     searched = {(one.meta.path, one.model, one.meta.flops, one.meta.params) for one in folders if one.data != TEST_DATA}
     for folder in folders:
         meta, operator = folder.meta, operators[folder.meta.path]
@@ -141,7 +141,7 @@ def _figures(folders: Sequence[Folder], operators: dict[str, PublishedEntry]) ->
 def _timings(
     data: Path, folders: Sequence[Folder], operators: dict[str, PublishedEntry]
 ) -> Iterator[tuple[PurePosixPath, dict[str, Any]]]:
-    """Yield the files of all latencies that are expected, and the fields of each measurement."""
+    """Yield the path of each expected latency file, and the fields of its measurement."""
     for target in TARGETS:
         shared = {"device": target.device, "compiler": target.compiler}
         for file, fields in _of_baselines(target):
@@ -158,7 +158,7 @@ def _timings(
 
 
 def _of_baselines(target: Target) -> Iterator[tuple[PurePosixPath, dict[str, Any]]]:
-    """Yield the same for networks and layers as they are, and for the operators that the paper compares with."""
+    """Yield the expected latency files and fields of original networks and layers, and of the paper's baselines."""
     for model in MODELS:
         yield (
             target.network(target.originals, model, is_original=True),
@@ -184,7 +184,7 @@ def _has_layers(data: Path, folder: Folder) -> bool:
 
 
 def _score(steps: Sequence[TrainingStep]) -> Iterator[Measurement]:
-    """Yield GPT-2's loss at the end of a training in the search, the mean of the last steps; nothing for a shorter log."""
+    """Yield GPT-2's loss after the search's training time, a mean over the last steps; nothing if the log is shorter."""
     seen = [step.loss for step in steps if step.seconds <= SEARCHED_SECONDS]
     if steps and steps[-1].seconds > SEARCHED_SECONDS:
         last = seen[round((1 - SCORED) * len(seen)) :]
@@ -201,7 +201,7 @@ def _score(steps: Sequence[TrainingStep]) -> Iterator[Measurement]:
 
 
 def _as_perplexity(loss: Measurement) -> Measurement:
-    """Return the perplexity that a loss means; it is of the same training."""
+    """Return the perplexity exp(loss) as a measurement of the same training."""
     assert loss.value is not None  # losses of the data are numbers
     fields = {"metric": "perplexity", "value": perplexity(loss.value), "unit": UNITS["perplexity"]}
     return loss.model_copy(update=fields)

@@ -1,4 +1,4 @@
-"""The drawings of Figures 5 and 9, which have upright bars. Hatches tell the bars apart in print without colour."""
+"""Drawing of Figures 5 and 9 as vertical bars, whose hatches can be told apart in print without colour."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def panels(figure: Figure, count: int, *, share: bool = True) -> list[Axes]:
 
 
 def size(count: int, height: float, extra: float = 1.2) -> tuple[float, float]:
-    """Return the width and height in inches of a figure with `count` panels, whose height is `height` each."""
+    """Return the width and height in inches of a figure of `count` panels, each `height` high."""
     return max(LEAST_WIDTH, WIDTH * min(count, ACROSS)), extra + height * ceil(count / ACROSS)
 
 
@@ -145,7 +145,7 @@ def _marks(is_wrong: bool, is_over_own: bool) -> str:
 
 
 def _over(quantity: str, references: Sequence[str | None]) -> str:
-    """Return the label of an axis with speedups."""
+    """Return the label of an axis of speedups over these compilers' original networks."""
     return f"speedup over the\n{quantity} with TVM" if TVM in references else f"speedup over the {quantity}"
 
 
@@ -228,7 +228,7 @@ def layerwise_figure(
 def _bar_text(
     quantity: str, compiler: str, rows: pandas.DataFrame, key: str, reference: str | None, is_original: bool = False
 ) -> Point:
-    """Return the text at a bar, from the row of its key; empty where there is no such row, and no bar."""
+    """Return a bar's tooltip, from the row with its key; an empty one if there is no such row, and no bar."""
     if key not in rows.index:
         return Point("")
     row = rows.loc[key]
@@ -243,7 +243,7 @@ def _bar_text(
 
 
 def beside_published(difference: float) -> str:
-    """Return the difference of a speedup from the published one as text; "" where there is none."""
+    """Return the difference of a speedup from the published speedup as text; "" without a published one."""
     return f" ({difference:+.0f} %)" if isfinite(difference) else ""
 
 
@@ -277,7 +277,7 @@ def _series(table: pandas.DataFrame, by_compiler: bool) -> pandas.DataFrame:
 
 
 def _looks(series: pandas.Series) -> dict[str, int]:
-    """Return the look of each series. NAS-PTE's is the second, the paper's operators have the first and the third."""
+    """Return the number of the colour and hatch of each series: NAS-PTE's is 1, the paper's operators have 0 and 2."""
     fixed = {f"best of {NAS_PTE_NAME}": 1, "Operator 1": 0, "Operator 2": 2}
     fixed |= {f"{NAS_PTE_NAME} {number}": place for number, place in ((1, 1), (2, 3), (3, 4))}
     taken = [fixed[name] for name in set(series) & set(fixed)]
@@ -286,7 +286,7 @@ def _looks(series: pandas.Series) -> dict[str, int]:
 
 
 def middles(number: int, place: int, count: int) -> tuple[float, float]:
-    """Return the middle and the width of a bar: of the group `number`, the bar `place` of `count`."""
+    """Return the middle and the width of bar `place` of `count` bars in the group `number`, in units of the axis."""
     width = GROUP / count
     return number + (place - (count - 1) / 2) * width, width
 
@@ -304,7 +304,7 @@ def group(
     beside: Sequence[float] = (),
     pale: bool = False,
 ) -> None:
-    """Draw bars with one colour and hatch, one in each group, from `base`. `told` has the text that identifies each bar.
+    """Draw bars with one colour and hatch, one in each group, from `base`. `told` are the bars' tooltips.
 
     The value above a bar is followed by its entry of `marks`, and by its entry of `beside`, the difference from the published
     value in percent. Bars of original networks are pale.
@@ -328,19 +328,19 @@ def group(
 
 
 def legend(axes: Axes, looks: Mapping[str, int]) -> None:
-    """Draw an entry of the legend for each look."""
+    """Draw a legend with an entry for each series, by its colour and hatch."""
     for label, look in looks.items():
         colour, hatch = LOOKS[look % len(LOOKS)]
         axes.bar([0], [0], color=colour, hatch=hatch, edgecolor="white", linewidth=0, label=label)
 
 
 def first_of_lines(every: Sequence[Axes], label: str) -> None:
-    """Label the vertical axis of the first panel of each line."""
+    """Label the vertical axis of the first panel in each row of panels."""
     for axes in every[::ACROSS]:
         axes.set_ylabel(label)
 
 
 def no_vertical_grid(every: Sequence[Axes]) -> None:
-    """Draw no vertical lines behind bars."""
+    """Remove the grid's vertical lines from these panels."""
     for axes in every:
         axes.grid(False, axis="x")

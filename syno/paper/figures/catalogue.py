@@ -94,7 +94,7 @@ def _candidate(row: Mapping[Any, Any]) -> str:
 
 
 def savings_figure(table: pandas.DataFrame, title: str, notes: Sequence[str]) -> Figure:
-    """Draw two bars for each network, the FLOPs and parameters that it saves, and beside them accuracy and speedup as text."""
+    """Draw two bars for each network, its saved FLOPs and parameters, with accuracy and speedup as text beside them."""
     if not (table["system"] == OURS).any():
         return nothing(title, "No network's FLOPs are known with an operator that is accurate enough.", notes)
     rows = table.to_dict("records")
@@ -126,7 +126,7 @@ def _share(value: float) -> str:
 
 
 def _change(row: Mapping[Any, Any]) -> str:
-    """Return the text beside the bars of a network: how accuracy changes, how much faster it is, and the origins."""
+    """Return the text beside a network's bars: change of accuracy, speedups, and the origins of these numbers."""
     if row["system"] != OURS:
         is_told = "and" in row["network"]
         return "within 2 points on ImageNet;\nabout 12 % faster training" if is_told else "no accuracy lost on ImageNet"
@@ -157,7 +157,7 @@ NAMES = {"loss": "loss/nats per token", "perplexity": "perplexity per token", "s
 
 
 def imagenet_figure(points: pandas.DataFrame, title: str, notes: Sequence[str]) -> Figure:
-    """Draw accuracy against latency on a logarithmic axis: a line of panels for each compiler, a column for each place.
+    """Draw accuracy against latency on a logarithmic axis: a row of panels for each compiler, a column for each device.
 
     Large hollow marks are the original networks; a line joins the Pareto front of each network; crosses are baselines.
     """
@@ -214,7 +214,7 @@ def _network(axes: Axes, table: pandas.DataFrame, colour: str, mark: str, mixed:
 
 
 def _point(row: dict[Any, Any]) -> Point:
-    """Return the text at the mark of a network."""
+    """Return the tooltip at the mark of a network."""
     network = f"{model_title(row['model'])}, {operator_title(row['operator'])}"
     latency = f"latency {row['latency_ms']:.3g} ms" + (
         "" if isnan(row["difference"]) else f", speedup {row['difference']:+.0f} %"
@@ -225,7 +225,7 @@ def _point(row: dict[Any, Any]) -> Point:
 def language_figure(curves: pandas.DataFrame, known: Scores, title: str, notes: Sequence[str]) -> Figure:
     """Draw loss and perplexity over the steps and the minutes of trainings, with operators and without.
 
-    Seeds are thin lines, their mean a thick one. Numbers of which no curve is known, as of the paper, are marks.
+    Seeds are thin lines, their mean a thick line. Numbers without a known curve, such as the paper's, are marks.
     """
     if curves.empty:
         return nothing(title, "The log of GPT-2's training is not in the data.", notes)
@@ -252,7 +252,7 @@ def language_figure(curves: pandas.DataFrame, known: Scores, title: str, notes: 
 
 
 def _curves(axes: Axes, own: pandas.DataFrame, quantity: str, over: str, *, is_first: bool, model: str) -> None:
-    """Draw the curves of one network; those in the first panel are named in the legend."""
+    """Draw the curves of one network into a panel; the first panel's curves get entries in the legend."""
     others = [name for name in dict.fromkeys(own["operator"]) if name != ORIGINAL]
     several = own.drop_duplicates(SERIES)[["operator", "origin"]].duplicated(keep=False).any()
     for (_, experiment, operator, origin), series in own.groupby(SERIES, sort=False):
@@ -319,10 +319,10 @@ class PaperFigure(NamedTuple):
         title: The title.
         caption: How it was made, and how to read it.
         metrics: The quantities in it; the notes name their origins.
-        tables: Makes the tables of its numbers, by name.
-        draw: Draws it from the numbers, the tables, and the notes at its bottom.
-        left_out: Finds what it does not show, and why.
-        has_marks: Whether latencies of wrong code have a mark in it.
+        tables: Makes the tables of the figure's numbers, by name.
+        draw: Draws the figure from the numbers, the tables, and the notes at its bottom.
+        left_out: Lists the networks, operators and layers that it does not show, with the reasons.
+        has_marks: Whether latencies of wrong code are marked in it.
     """
 
     title: str
@@ -345,7 +345,7 @@ class PaperFigure(NamedTuple):
         return (*filter(None, parts), *([f"Left out: {'; '.join(missing)}."] if missing else []))
 
     def sources(self, numbers: Numbers) -> str:
-        """Return the origins of its quantities as a sentence; "" if there are none."""
+        """Return a sentence on the origins of the figure's quantities; "" if there are no numbers."""
         rows, shown = ready(numbers.rows), list(self.tables(numbers).values())
         used = rows[rows["metric"].isin(self.metrics) & (rows["status"] == OK)]
         told = []
@@ -357,7 +357,7 @@ class PaperFigure(NamedTuple):
         return f"Sources: {text}." if (text := "; ".join(filter(None, told))) else ""
 
     def _marked(self, tables: Tables) -> str:
-        """Return the warning, after the mark that bars with their values have."""
+        """Return the warning about wrong code, preceded by the mark that the bars with such latencies have."""
         text = self.warning(tables)
         return f"{WRONG} {text}" if text and self.has_marks else text
 

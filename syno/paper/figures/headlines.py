@@ -64,19 +64,19 @@ Verdict: TypeAlias = Literal["same", "differs", "holds", "does not hold", "unkno
 
 
 class Headline(NamedTuple):
-    """A number of the paper.
+    """A headline number of the paper beside the number computed here.
 
     Attributes:
         figure: The number of the figure or the section in the paper.
         what: A description of the number.
         computed: Its value from the measurements; None if they are not sufficient.
-        paper: Its value, or its bound, as printed; None where the paper prints no number.
+        paper: The value or bound that the paper prints; None where the paper prints no number.
         printed: What the paper prints, as text; "" where it prints no number.
         verdict: "same" if both are equal to the digits that the paper prints (two at most), or "differs"; "holds" or "does not
             hold" for a bound; "unknown" if the number cannot be computed; "no number" if the
             paper prints none.
         origin: Where the computed value comes from; "" if it is unknown.
-        note: If they differ, an explanation from the data; why a value is unknown; what else a reader must know.
+        note: The reason for a difference or for an unknown value, from the data; other remarks.
     """
 
     figure: str
@@ -109,11 +109,11 @@ def compared(
     """Return a number beside the paper's, compared to `places` decimals, or alone if the paper has none.
 
     Args:
-        figure: As in `Headline`, and so are `description` (its `what`), `computed`, `paper` and `origin`.
+        figure: As in `Headline`; also `description` (the field `what`), `computed`, `paper` and `origin`.
         why: The note if both values differ.
         always: The note in any case.
-        places: The decimals that are compared.
-        printed: What the paper prints, if that is not the number itself.
+        places: The number of decimals that are compared.
+        printed: The text that the paper prints, if it is not the number itself.
     """
     if paper is None:
         return Headline(figure, description, computed, None, printed, "no number", origin, always)
@@ -153,7 +153,7 @@ SAMPLES, DISTINCT, REDUNDANCY = 6_452, 86, 70  # random samples without canonica
 
 
 def of_larger_network(rows: pandas.DataFrame) -> Iterator[Headline]:
-    """Yield ResNet-34 with the operator of the largest mean speedup over the original ResNet-18, among those more accurate."""
+    """Yield the number of ResNet-34 with the fastest operator that is more accurate than the original ResNet-18."""
     known = accuracies(rows, FINAL)
     found = known[(known["model"] == CASE) & (known["operator"] == ORIGINAL)]
     smaller = {(row["data"], row["accuracy_origin"]): row["accuracy"] for row in found.to_dict("records")}
@@ -190,7 +190,7 @@ def of_larger_network(rows: pandas.DataFrame) -> Iterator[Headline]:
 
 
 def of_operator_2(rows: pandas.DataFrame) -> Iterator[Headline]:
-    """Yield the accuracy that Operator 2 loses in ResNet-18, and the share of the parameters that remains."""
+    """Yield two numbers of ResNet-18 with Operator 2: the lost accuracy, and the remaining share of parameters."""
     lost, left = f"Operator 2 in {MODELS[CASE]}: accuracy lost", f"Operator 2 in {MODELS[CASE]}: share of the parameters"
     losses = {}
     for role in (PROXY, FINAL):
@@ -217,7 +217,7 @@ def of_operator_2(rows: pandas.DataFrame) -> Iterator[Headline]:
 
 
 def beside_nas_pte(rows: pandas.DataFrame) -> Iterator[Headline]:
-    """Yield how many times the FLOPs and parameters of ResNet-34 with Operator 2 the network has with NAS-PTE's sequences.
+    """Yield ratios of ResNet-34's FLOPs and parameters: with NAS-PTE's sequences over those with Operator 2.
 
     These are whole networks for the final data set: the smallest and the largest number over the three sequences. The networks
     of NAS-PTE are counted here (`NAS_PTE_COSTS`), unless they were trained like the other.
@@ -242,7 +242,7 @@ def beside_nas_pte(rows: pandas.DataFrame) -> Iterator[Headline]:
 
 
 def of_language(rows: pandas.DataFrame, losses: pandas.DataFrame | None) -> Iterator[Headline]:
-    """Yield GPT-2's perplexities at the end of its training, and how many times as fast it trains with the operator."""
+    """Yield GPT-2's perplexities at the end of training, and its speedup of training with the operator."""
     known: tuple[Perplexity | None, Perplexity | None] = (None, None)
     if losses is not None:
         every = curves(losses, rows)
@@ -265,7 +265,7 @@ def of_language(rows: pandas.DataFrame, losses: pandas.DataFrame | None) -> Iter
 
 
 def beside_alpha_nas(rows: pandas.DataFrame) -> Iterator[Headline]:
-    """Yield the FLOPs that are saved within 0.02 of accuracy on ImageNet, and the speedups beside them."""
+    """Yield the share of FLOPs saved at a loss of at most 0.02 of accuracy on ImageNet, and the speedups."""
     known = scored(rows, FINAL)
     known = known[(known["operator"] != ORIGINAL) & ~known["is_baseline"]]
     within = known[known["original_accuracy"] - known["accuracy"] <= MOST_LOST_FINALLY]
@@ -304,7 +304,7 @@ def beside_alpha_nas(rows: pandas.DataFrame) -> Iterator[Headline]:
 
 
 def of_ablations(tables: Mapping[str, pandas.DataFrame]) -> Iterator[Headline]:
-    """Yield how many random samples there are for each canonical one, of all sizes together, for each space."""
+    """Yield the number of random graphs per canonical graph, over all sizes, for each space."""
     what = "Random samples without canonicalization for each distinct operator"
     printed = f"> {REDUNDANCY} ({SAMPLES:,} for {DISTINCT})"
     found = tables.get("ablation-canonical", pandas.DataFrame(columns=list(OF_CANONICAL)))
@@ -337,7 +337,7 @@ OPERATOR_LOSS = 5.6756  # of GPT-2 with the operator
 def headlines(
     rows: pandas.DataFrame, losses: pandas.DataFrame | None = None, ablations: Mapping[str, pandas.DataFrame] | None = None
 ) -> list[Headline]:
-    """Return all headline numbers, computed from a table of measurements, and those of devices that the paper has not.
+    """Return all headline numbers, computed from a table of measurements, also for devices that the paper lacks.
 
     Args:
         rows: The table.
@@ -365,7 +365,7 @@ def headlines(
 
 
 def _targets(rows: pandas.DataFrame, printed: Mapping[str, tuple[float, ...]]) -> Iterator[tuple[str, str, float | None, Any]]:
-    """Yield compiler, place, the paper's number and the row, for the paper's places and for all others that are found."""
+    """Yield (compiler, place, the paper's number or None, row), for the paper's places and all others in the table."""
     known = {compiler: dict(zip(PLACES, numbers, strict=True)) for compiler, numbers in printed.items()}
     by_target: dict[tuple[str, str], list[Any]] = {}
     for row in rows.to_dict("records"):
@@ -411,7 +411,7 @@ def _on_imagenet(rows: pandas.DataFrame) -> Iterator[Headline]:
 
 
 def _without_synthesis(rows: pandas.DataFrame) -> Iterator[Headline]:
-    """Yield the fastest networks without synthesis by the rules of Figures 5 and 6, beside the operators chosen by them."""
+    """Yield the fastest networks without synthesis by the rules of Figures 5 and 6, beside operators by the same rules."""
     both = pandas.concat([fastest(rows, synthesized=one) for one in (True, False)], ignore_index=True)
     both = both.assign(lost=both["original_accuracy"] - both["accuracy"])
     yield from _rivals("5", f"largest speedup that loses less than {ON_PROXY}", both)
@@ -422,7 +422,7 @@ def _without_synthesis(rows: pandas.DataFrame) -> Iterator[Headline]:
 
 
 def _bars_of_case_study(rows: pandas.DataFrame) -> Iterator[Headline]:
-    """Yield the fastest of the paper's own networks without synthesis, of which it has bars beside Operator 1's."""
+    """Yield the fastest networks without synthesis of the paper's case study (Figure 8), beside Operator 1."""
     found = case_study(rows)
     found = found[found["model"] == CASE]
     keys = ["place", "compiler", "accuracy_origin"]
@@ -437,9 +437,9 @@ def _rivals(figure: str, rule: str, within: pandas.DataFrame) -> Iterator[Headli
     """Yield the fastest network without synthesis that a rule allows in each place, beside the fastest with an operator.
 
     Args:
-        figure: The number of the figure whose rule it is.
+        figure: The number of the figure that uses the rule.
         rule: The rule, as text.
-        within: What the rule allows, as in `timed`, and the column `lost`.
+        within: The rows of `timed` that the rule allows, with the column `lost` (of accuracy).
     """
     keys = ["model", "compiler", "place"]
     best = within.sort_values("speedup", kind="stable").drop_duplicates([*keys, "is_baseline"], keep="last")
@@ -456,7 +456,7 @@ def _rivals(figure: str, rule: str, within: pandas.DataFrame) -> Iterator[Headli
 
 
 def _no_rival(rows: pandas.DataFrame) -> Headline:
-    """Return the line of a table in which no network without synthesis stands beside operators."""
+    """Return the headline that says why no network without synthesis is compared with operators."""
     why = "neither the paper nor its data has one, but INT8 and a stacked convolution in Figure 8 and layers in Figure 9"
     if rows["role"].isin(KNOWN).any():
         why = "those here have no latency beside the original's, or lose more"
@@ -526,9 +526,9 @@ def origin_of(table: pandas.DataFrame) -> str:
 
 
 def headline_table(headlines: list[Headline]) -> pandas.DataFrame:
-    """Return the numbers as a table; those that could not be computed, or that the paper does not print, are missing.
+    """Return the headlines as a table; numbers that were not computed, or that the paper does not print, are missing cells.
 
-    The column `difference` is that of a number from the paper's, in percent; it is missing beside a bound.
+    The column `difference` is the difference from the paper's number in percent; it is missing beside a bound.
     """
     table = pandas.DataFrame(headlines, columns=list(Headline._fields)).astype({"computed": float, "paper": float})
     is_compared = table["verdict"].isin(["same", "differs"]) & (table["paper"] != 0)
@@ -566,7 +566,7 @@ def headline_texts(table: pandas.DataFrame) -> tuple[list[Row], list[str]]:
 
 
 def digits(value: float, row: Mapping[Any, Any]) -> str:
-    """Return a computed value with as many digits as the paper prints, at least two; four of a small one that it does not."""
+    """Return a computed value with the paper's number of decimals, at least two; four for small values the paper lacks."""
     if isnan(row.get("paper", nan)):
         return f"{value:.4f}" if abs(value) < 0.1 else f"{value:.2f}"
     decimals = f"{row['paper']:g}".partition(".")[2]

@@ -25,8 +25,8 @@ class Scores(NamedTuple):
     """Losses after the search's 30 minutes, in nats per token; None if unknown.
 
     Attributes:
-        logged: The loss of the original network, from the log of its training.
-        told: The loss of the original network, as the paper prints it.
+        logged: The loss of the original network, from the published training log.
+        told: The loss of the original network, as printed in the paper.
         operator: The loss of the network with the operator.
     """
 
@@ -45,7 +45,7 @@ class Perplexity(NamedTuple):
 
 
 def scores(rows: pandas.DataFrame) -> Scores:
-    """Return the published losses in a table of measurements. Own trainings, on other machines, have curves."""
+    """Return the published losses in a table of measurements. Own trainings are not in it, since they have curves."""
     found = rows[(rows["metric"] == "loss") & (rows["model"] == LANGUAGE_MODEL) & (rows["origin"] != "measured")]
     is_original, is_told = found["operator"] == ORIGINAL, found["origin"] == "paper"
     return Scores(_first(found[is_original & ~is_told]), _first(found[is_original & is_told]), _first(found[~is_original]))
@@ -56,7 +56,7 @@ def curves(losses: pandas.DataFrame, rows: pandas.DataFrame) -> pandas.DataFrame
 
     Args:
         losses: The table of losses. A table without names of networks is the artifact's, of the original GPT-2.
-        rows: The table of measurements. A network whose score is no loss is no language model.
+        rows: The table of measurements. Only networks whose score is a loss are language models.
     """
     missing = {name: value for name, value in DEFAULTS.items() if name not in losses}
     found = losses.assign(**missing, seed=losses.get("seed", numpy.nan))
@@ -69,7 +69,7 @@ def curves(losses: pandas.DataFrame, rows: pandas.DataFrame) -> pandas.DataFrame
 
 
 def mean_curve(series: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the mean over the seeds of a curve, at the steps that all of them have."""
+    """Return the mean curve over seeds, at the steps that all seeds have."""
     seeds = series["seed"].nunique(dropna=False)
     groups = series.groupby("step")
     means = groups[["minutes", "loss"]].mean()[groups.size() == seeds].reset_index()
@@ -79,7 +79,7 @@ def mean_curve(series: pandas.DataFrame) -> pandas.DataFrame:
 def perplexities(table: pandas.DataFrame) -> tuple[Perplexity | None, Perplexity | None]:
     """Return GPT-2's perplexity at the end of its longest training, and the lowest one with an operator.
 
-    It is of the mean loss of the last fifth of the steps, of which seeds are averaged. None where there is no curve.
+    A perplexity is exp of the mean loss over seeds and the last fifth of the steps. None where there is no curve.
     """
     ours = table[table["model"] == LANGUAGE_MODEL]
     known: dict[str, Perplexity] = {}

@@ -1,4 +1,4 @@
-"""Lists of what the paper's figures leave out of the table of measurements, with the reasons."""
+"""Networks, operators and layers in the table of measurements that the paper's figures leave out, with the reasons."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LeftOut(NamedTuple):
 
 
 def lines(items: Iterable[LeftOut], shown: int | None = None) -> list[str]:
-    """Return a line for each reason, with what it holds for: all of it, or the first `shown`."""
+    """Return a line for each reason, with the names of the items it applies to: all, or the first `shown`."""
     by_reason: dict[str, list[str]] = {}
     for one in items:
         by_reason.setdefault(one.reason, []).append(one.subject)
@@ -42,7 +42,7 @@ def lines(items: Iterable[LeftOut], shown: int | None = None) -> list[str]:
 
 
 def of_end_to_end(rows: pandas.DataFrame) -> Iterator[LeftOut]:
-    """Yield what Figure 5 leaves out: networks without a bar, and operators that were timed but have no accuracy."""
+    """Yield the items that Figure 5 leaves out: networks without a bar, and timed operators without an accuracy."""
     yield from _failed(rows, layers=False)
     times, passing = timed(rows), accurate_enough(rows)
     scores = scored(rows, PROXY, borrow=True)
@@ -59,7 +59,7 @@ def of_end_to_end(rows: pandas.DataFrame) -> Iterator[LeftOut]:
 
 
 def of_trade_offs(rows: pandas.DataFrame) -> Iterator[LeftOut]:
-    """Yield what Figure 6 leaves out: operators of which an accuracy or a latency is unknown."""
+    """Yield the items that Figure 6 leaves out: operators with an unknown accuracy or latency."""
     yield from _failed(rows, layers=False)
     times, scores = timed(rows), scored(rows, FINAL)
     yield from _unscored(times, scores, FINAL)
@@ -72,7 +72,7 @@ def of_trade_offs(rows: pandas.DataFrame) -> Iterator[LeftOut]:
 
 
 def of_case_study(rows: pandas.DataFrame) -> Iterator[LeftOut]:
-    """Yield what Figure 8 leaves out: places where a network with a baseline elsewhere has none."""
+    """Yield the items that Figure 8 leaves out: devices without a baseline for a network that has one on others."""
     found, times = case_study(rows), timed(rows)
     models = set(found["model"]) or set(times.loc[times["is_baseline"], "model"])
     drawn = {_where(row) for row in _distinct(found)}
@@ -87,7 +87,7 @@ def of_case_study(rows: pandas.DataFrame) -> Iterator[LeftOut]:
 
 
 def of_layers(rows: pandas.DataFrame) -> Iterator[LeftOut]:
-    """Yield what Figure 9 leaves out: layers that failed or have no original, and places without NAS-PTE or without ours."""
+    """Yield the items that Figure 9 leaves out: failed layers, layers without original, devices without NAS-PTE or Syno."""
     yield from _failed(rows, layers=True)
     table = layers(rows)
     for row in _distinct(table):
@@ -101,7 +101,7 @@ def of_layers(rows: pandas.DataFrame) -> Iterator[LeftOut]:
 
 
 def of_language(rows: pandas.DataFrame, curves: pandas.DataFrame) -> Iterator[LeftOut]:
-    """Yield what Figure 10 leaves out: trainings of which only the score is known, and those that failed."""
+    """Yield the items that Figure 10 leaves out: trainings without a loss curve, and failed trainings."""
     rows = ready(rows)
     trained = rows[rows["metric"].isin(["loss"]) & rows["model"].notna() & (rows["origin"] != "paper")]
     known = set(zip(curves["model"], curves["operator"], curves["origin"], strict=True)) if len(curves) else set()
@@ -114,7 +114,7 @@ def of_language(rows: pandas.DataFrame, curves: pandas.DataFrame) -> Iterator[Le
 
 
 def of_savings(rows: pandas.DataFrame, table: pandas.DataFrame) -> Iterator[LeftOut]:
-    """Yield what `alpha-nas` leaves out: networks with an accurate enough operator of unknown cost."""
+    """Yield the items that the figure `alpha-nas` leaves out: networks whose accurate operators have unknown costs."""
     drawn = set(table["model"].dropna())
     for model in dict.fromkeys(accurate_enough(rows)["model"]):
         if model not in drawn:
@@ -122,7 +122,7 @@ def of_savings(rows: pandas.DataFrame, table: pandas.DataFrame) -> Iterator[Left
 
 
 def _failed(rows: pandas.DataFrame, *, layers: bool) -> Iterator[LeftOut]:
-    """Yield latencies and accuracies that failed, or are of a network that is tuned in part."""
+    """Yield failed latencies and accuracies, and latencies of networks that are only partly tuned."""
     rows = ready(rows)
     is_failed = (rows["status"] != OK) & rows["metric"].isin(["latency", "accuracy"]) & rows["model"].notna()
     for row in rows[is_failed & (rows["layer"].notna() == layers)].to_dict("records"):
@@ -133,7 +133,7 @@ def _failed(rows: pandas.DataFrame, *, layers: bool) -> Iterator[LeftOut]:
 
 
 def _unscored(times: pandas.DataFrame, scores: pandas.DataFrame, role: str) -> Iterator[LeftOut]:
-    """Yield operators, baselines aside, with a latency and no accuracy, and networks whose own accuracy is unknown."""
+    """Yield operators (not baselines) with a latency but no accuracy, and networks whose original accuracy is unknown."""
     both = times[~times["is_baseline"]].drop(columns="is_baseline").merge(scores, on=["model", "operator"], how="left")
     for row in both.drop_duplicates(["model", "operator"]).to_dict("records"):
         if row["operator"] == ORIGINAL:
@@ -144,7 +144,7 @@ def _unscored(times: pandas.DataFrame, scores: pandas.DataFrame, role: str) -> I
 
 
 def _without_latency(scores: pandas.DataFrame, times: pandas.DataFrame) -> Iterator[LeftOut]:
-    """Yield operators whose accuracy is known and no latency."""
+    """Yield operators with an accuracy but no latency."""
     timed_ones = set(zip(times["model"], times["operator"], strict=True))
     for model, operator in zip(scores["model"], scores["operator"], strict=True):
         if (model, operator) not in timed_ones and model.partition("@")[0] != LANGUAGE_MODEL:

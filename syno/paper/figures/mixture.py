@@ -1,8 +1,8 @@
-"""The rows that the paper's figures are drawn from: each measurement with the original network's under the same conditions.
+"""The rows of the paper's figures: each measurement beside the original network's under the same conditions.
 
 A latency is compared with the original network's of the same origin, device, compiler, batch and threads; an accuracy with the
-original network's of the same data set, and of the same origin where there is one. Devices and compilers have the names that
-they stand for (`tune: stands_for`), so that what was measured here meets what was published.
+original network's of the same data set, if possible of the same origin. Devices and compilers have the names of the paper's
+that they stand for (`tune: stands_for`), so that own measurements are compared with published ones.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def ready(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def ordered(rows: pandas.DataFrame, **names: Iterable[str]) -> pandas.DataFrame:
-    """Return the rows sorted by columns, each in the order of the names given for it; other names come last."""
+    """Return the rows sorted by columns, each in the order of names in `names`; other names come last."""
     places = {column: {name: place for place, name in enumerate(known)} for column, known in names.items()}
 
     def place(column: pandas.Series) -> pandas.Series:
@@ -102,7 +102,7 @@ def timed(rows: pandas.DataFrame, *, layers: bool = False) -> pandas.DataFrame:
 
 
 def percent(own: Any, published: Any) -> Any:
-    """Return the difference of own numbers from the published ones, in percent of the published ones."""
+    """Return the difference of own numbers from published numbers, in percent of the published numbers."""
     return 100 * (own / published - 1)
 
 
@@ -147,7 +147,7 @@ def _with_places(table: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def same_place(table: pandas.DataFrame) -> list[str]:
-    """Return the places without the origin of latencies, so that own and published latencies on a device share a place."""
+    """Return each row's place without the latencies' origin, so that own and published latencies have equal places."""
     columns = (table["place"], table["latency_origin"])
     return [place.removesuffix(f", {origin}") for place, origin in zip(*columns, strict=True)]
 
@@ -189,8 +189,8 @@ def _over_one_compiler(table: pandas.DataFrame) -> pandas.DataFrame:
 def accuracies(rows: pandas.DataFrame, role: str) -> pandas.DataFrame:
     """Return accuracies on the proxy data set or the final one: a row for each network, operator, data set and origin.
 
-    Where no row of a network says which of the two its data set is, its only data set is both. The accuracies of the paper's
-    case study are left out, since they are from other trainings.
+    A network's only data set counts as both if no row says which of the two it is. The accuracies of the paper's case study are
+    left out, since they are from other trainings.
 
     Columns: model, operator, data, accuracy_origin, accuracy (the mean, where there are several), is_baseline.
     """
@@ -209,9 +209,9 @@ def scored(rows: pandas.DataFrame, role: str, *, borrow: bool = False) -> pandas
     Args:
         rows: The table of measurements.
         role: "proxy" or "final".
-        borrow: Whether a network that was not searched has the accuracies of the network whose operators it has.
+        borrow: Whether a network that was not searched gets the accuracies of the network whose operators it uses.
 
-    Columns: as of `accuracies`, and original_accuracy and original_origin, which are missing where they are unknown.
+    Columns: those of `accuracies`, and original_accuracy and original_origin, which are missing if unknown.
     """
     scores = accuracies(rows, role)
     if borrow:

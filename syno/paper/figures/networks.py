@@ -39,7 +39,7 @@ def geometric_mean(values: Sequence[float]) -> float:
 
 
 def fastest(rows: pandas.DataFrame, most_lost: float = MOST_LOST, *, synthesized: bool = True) -> pandas.DataFrame:
-    """Return the fastest operator, or else baseline, whose accuracy is less than `most_lost` below the original network's.
+    """Return the fastest operators (or baselines) whose accuracy is less than `most_lost` below the original network's.
 
     Columns: as in `timed` and `scored`; the differences from published numbers are missing where the published row is of
     another operator. A row for each network, device and compiler (batch, threads and origin of latencies) for which there is
@@ -64,8 +64,8 @@ def accurate_enough(rows: pandas.DataFrame, most_lost: float = MOST_LOST, *, syn
 
     Args:
         rows: The table of measurements.
-        most_lost: The accuracy that they must not lose.
-        synthesized: Whether they are synthesized operators, or baselines; these have their own network's accuracies only.
+        most_lost: The limit of the lost accuracy, exclusive.
+        synthesized: Whether to return synthesized operators, or baselines, which have accuracies in their own network only.
 
     Columns: model, operator, data, accuracy_origin, accuracy, original_accuracy, original_origin.
     """
@@ -75,7 +75,7 @@ def accurate_enough(rows: pandas.DataFrame, most_lost: float = MOST_LOST, *, syn
 
 
 def means(best: pandas.DataFrame) -> pandas.DataFrame:
-    """Return geometric means over the networks.
+    """Return geometric means of the speedups over the networks.
 
     Columns: device, place, compiler, latency_origin, speedup, relative (speedup over one compiler's original networks; missing
     if one is not known), reference (that compiler), models (how many), difference and relative_difference (from the published
@@ -104,7 +104,7 @@ def means(best: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _mean_of_all(values: Sequence[float]) -> float:
-    """Return the geometric mean; NaN if a value is missing."""
+    """Return the geometric mean of all values; NaN if one is missing."""
     return nan if any(map(isnan, values)) else geometric_mean(values)
 
 
@@ -135,7 +135,7 @@ def largest(points: pandas.DataFrame, compiler: str, most_lost: float) -> pandas
 
 
 def case_study(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return, where baselines were measured: the original network, the baselines, and Operator 1.
+    """Return the rows of the case study where baselines were measured: the original network, the baselines, Operator 1.
 
     A network without Operator 1 has the fastest of its operators in its place, of those that are accurate enough if any is.
     Columns: `CASE_COLUMNS`; the accuracy is on the final data set, as the paper's case study prints it where it was not
@@ -239,10 +239,10 @@ def best_over_best(table: pandas.DataFrame) -> pandas.DataFrame:
 def savings(rows: pandas.DataFrame, most_lost: float = MOST_LOST) -> pandas.DataFrame:
     """Return the savings of αNAS, then for each network the accurate enough operators that leave it the fewest FLOPs.
 
-    Accurate enough is, first, what loses less than `most_lost` on the proxy data set; second, what loses at most 0.02 on the
-    final data set, if that is another operator.
+    An operator is accurate enough if it loses less than `most_lost` on the proxy data set; a second row has the best operator
+    that loses at most 0.02 on the final data set, if it is another operator.
 
-    Columns: system, network (its name in print), model, operator, within (what it may lose), data (that the FLOPs are of),
+    Columns: system, network (its name in print), model, operator, within (the allowed loss), data (the data set of the FLOPs),
     fewer_flops and fewer_parameters (shares of the original network's, at most 1), lost_proxy and lost_final (of accuracy;
     missing where unknown), least_speedup and largest_speedup (of all devices and compilers), the origins of all three, and
     is_wrong as in `timed`.
@@ -282,7 +282,7 @@ COST_COLUMNS = ["data", "fewer_flops", "fewer_parameters", "cost_origin"]
 
 
 def fewest(candidates: pandas.DataFrame, costs: pandas.DataFrame) -> pandas.DataFrame:
-    """Return, of each network, the candidate with the fewest FLOPs (`shares`)."""
+    """Return for each network the candidate with the fewest FLOPs by the table `costs` (of `shares`)."""
     both = candidates.drop(columns="data").merge(costs, on=["model", "operator"])
     return both.sort_values(["fewer_flops", "operator"], ascending=[False, True]).drop_duplicates("model")
 
@@ -290,8 +290,8 @@ def fewest(candidates: pandas.DataFrame, costs: pandas.DataFrame) -> pandas.Data
 def shares(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return the shares of FLOPs and parameters that operators save in their networks.
 
-    They are of costs measured here, else of published ones and those of the original networks in `COSTS`, on the first data set
-    there for which they are known. Columns: model, operator, data, fewer_flops, fewer_parameters, cost_origin.
+    Costs are the measured ones, else the published ones with the original networks' costs in `COSTS`, on the first data set for
+    which they are known. Columns: model, operator, data, fewer_flops, fewer_parameters, cost_origin.
     """
     counted = pandas.DataFrame(
         [(data, model, *cost) for data, models in COSTS.items() for model, cost in models.items()],

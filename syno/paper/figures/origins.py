@@ -1,7 +1,7 @@
 """The marks that show where each number in a figure comes from. They can be read without colour.
 
-A bar or a point whose latency was measured here has a dark outline. Small marks in it are the origin of the accuracy: of the
-operator's, and of the original network's where that is another one. Where all numbers have one origin there are no such marks.
+A bar or a point whose latency was measured here has a dark outline. Small marks in it show the origins of the operator's
+accuracy and, if it differs, of the original network's. If all numbers of a figure have one origin, there are no marks.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ EDGE: dict[str, Any] = {"markeredgecolor": INK, "markeredgewidth": 0.7}
 
 
 def is_mixed(table: pandas.DataFrame) -> bool:
-    """Return whether a figure has both numbers that were measured here and others."""
+    """Return whether a figure's table mixes numbers measured here with published numbers."""
     found = {origin for column in COLUMNS if column in table for origin in table[column].dropna()}
     return "measured" in found and len(found) > 1
 
 
 def marks(row: pandas.Series) -> tuple[str, ...]:
-    """Return the marks of a row's accuracies: of the operator's, and of the original's if that has another origin."""
+    """Return the marks for the origins of a row's accuracies: the operator's, and the original's if it differs."""
     found = [row.get("accuracy_origin"), row.get("original_origin")]
     return tuple(dict.fromkeys(ACCURACY_MARKS[origin] for origin in found if isinstance(origin, str)))
 
@@ -77,7 +77,7 @@ def legend_entries(axes: Axes, table: pandas.DataFrame) -> int:
 
 
 def note(tables: Sequence[pandas.DataFrame]) -> str:
-    """Return the sentence that explains the marks; "" where there are none."""
+    """Return the sentence that explains the marks; "" if the figure has none."""
     if not any(is_mixed(table) for table in tables if "latency_ms" in table):
         return ""
     text = "A dark outline: the latency was measured here; without one, it is the artifact's."

@@ -54,8 +54,8 @@ class Shown:
         caption: How it was made, how to read it, and where its numbers come from.
         is_wrong: Whether it has latencies of kernels with the wrong guard.
         has_headlines: Whether the paper prints numbers of it.
-        deviations: Its headline numbers that differ from the paper's, and why.
-        left_out: What it does not show, with the reasons.
+        deviations: The figure's headline numbers that differ from the paper's, and why.
+        left_out: The items that it does not show, with the reasons.
     """
 
     name: str
@@ -82,7 +82,7 @@ def paper_page(
     Args:
         numbers: The measurements and loss curves, of an import or of joined results.
         operators: The operators whose graphs are known, by name.
-        notes: The lines at its bottom: where the data comes from, and what it lacks.
+        notes: The lines at the bottom: origins of the data, and missing data.
         ablations: The parts of the page for ablations (`syno.paper.ablations.page_part`).
     """
     numbers = numbers._replace(rows=ready(numbers.rows))
@@ -155,7 +155,7 @@ def _percent(difference: float) -> Cell:
 
 
 def _own_cells(rows: pandas.DataFrame) -> Table:
-    """Return a row for each latency that was measured here of what the published data has a latency of, on the same device."""
+    """Return a row for each own latency with a published latency of the same network, operator and device."""
     both = pandas.concat([timed(rows), timed(rows, layers=True)], ignore_index=True).dropna(subset=["published_ms"])
     cells = []
     for row in ordered(both, compiler=COMPILERS, device=DEVICES, model=MODELS).to_dict("records"):
@@ -175,7 +175,7 @@ def _own_cells(rows: pandas.DataFrame) -> Table:
 
 
 def _source_cells(rows: pandas.DataFrame) -> Table:
-    """Return a row for each experiment and origin: its networks, data sets, devices and compilers, and how much it has."""
+    """Return a row for each experiment and origin: networks, data sets, devices, compilers, and number of measurements."""
     cells = []
     for (experiment, origin), own in rows.groupby(["experiment", "origin"], sort=False, dropna=False):
         own = own.assign(device=_with_machines(own))
@@ -192,16 +192,16 @@ def _source_cells(rows: pandas.DataFrame) -> Table:
 
 
 def _with_machines(rows: pandas.DataFrame) -> list[Any]:
-    """Return the names of the devices, each with that of the machine that stands for it, if that was measured here."""
+    """Return the names of the devices, each with the name of the own machine that stands for it, if one was measured."""
     stands = (rows["origin"] == "measured") & (rows["device"] != rows["machine"]) & rows["machine"].notna()
     columns = (rows["device"], rows["machine"], stands)
     return [f"{device} ({machine})" if is_other else device for device, machine, is_other in zip(*columns, strict=True)]
 
 
 def published_results(rows: pandas.DataFrame, operators: Mapping[str, PGraph]) -> Run:
-    """Return the numbers of the operators, each in the network that it was found for, as a run.
+    """Return the operators' numbers as a run, each in the network that it was found for.
 
-    That is the network that it has an accuracy in on the proxy data set, else the first one that has any number of it.
+    That is the network in which the operator has an accuracy on the proxy data set, else the first network with any number.
     """
     rows = ready(rows)
     homes = _homes(rows, operators)
@@ -218,7 +218,7 @@ def published_results(rows: pandas.DataFrame, operators: Mapping[str, PGraph]) -
 
 
 def _homes(rows: pandas.DataFrame, operators: Mapping[str, PGraph]) -> dict[str, str]:
-    """Return, for each operator's name, the network in which it was measured."""
+    """Return the network for which each operator was found, by the operator's name (see `published_results`)."""
     known = rows[rows["operator"].isin(list(operators)) & rows["model"].notna()]
     is_score = known["metric"] == "accuracy"
     parts = (known[is_score & (known["data_role"] == PROXY)], known[is_score], known)
@@ -251,7 +251,7 @@ def _first_of_each(rows: pandas.DataFrame) -> Iterator[tuple[str, float]]:
 
 
 def _latency(row: Mapping[Any, Any], graph: PGraph) -> Latency:
-    """Return a latency. A kernel with the wrong guard counts as one that was not compared with a reference."""
+    """Return the latency in a row. A kernel with the wrong guard counts as not compared with a reference."""
     return Latency(
         row["operator"], "published" if row["latency_origin"] == "artifact" else "found", "", "", row["place"],
         f"{model_title(row['model'])}, {SHORT_ORIGINS[row['latency_origin']]}", row["compiler"], OK, "",

@@ -23,13 +23,13 @@ OPERATORS = {
 
 
 def model_title(model: str) -> str:
-    """Return the name of a network: `resnet18@0.125` is "ResNet-18, width 0.125"."""
+    """Return the name in print of a network: `resnet18@0.125` is "ResNet-18, width 0.125"."""
     name, _, width = model.partition("@")
     return NETWORKS.get(name, name) + (f", width {width}" if width else "")
 
 
 def compiler_title(compiler: str) -> str:
-    """Return the name of a compiler: the paper's, as "TorchInductor", or one beside it, as "TorchInductor, default mode"."""
+    """Return the name in print of a compiler: the paper's ("TorchInductor"), or another ("TorchInductor, default mode")."""
     if compiler in COMPILERS:
         return COMPILERS[compiler]
     family, _, mode = compiler.partition("-")
@@ -38,12 +38,12 @@ def compiler_title(compiler: str) -> str:
 
 
 def operator_title(operator: str) -> str:
-    """Return the name of an operator."""
+    """Return the name in print of an operator."""
     return OPERATORS.get(operator, operator)
 
 
 def device_title(device: str, place: str) -> str:
-    """Return the name of the place of a measurement, with the paper's device after the paper's name of it."""
+    """Return the name in print of a place of measurements; for the paper's devices, the paper's name and the device."""
     return f"{place} ({device})" if DEVICES.get(device, device) != device else place
 
 
@@ -73,7 +73,7 @@ def places_of(table: pandas.DataFrame) -> dict[str, str]:
 
 
 def panels_of(table: pandas.DataFrame) -> list[tuple[str, str, str]]:
-    """Return the networks, compilers and places that a table has rows of: the paper's devices first, in the paper's order."""
+    """Return the (network, compiler, place) of a table's rows: the paper's devices first, in the paper's order."""
     places = places_of(table)
     devices = dict(zip(table["place"], table["device"], strict=True))
     found = set(zip(table["model"], table["compiler"], table["place"], strict=True))

@@ -1,4 +1,4 @@
-"""Policies compared on a table: how soon each finds an operator that is worth having, over many seeds."""
+"""Comparison of policies on a table: the trials until each finds a successful operator, over many seeds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Contender:
     Attributes:
         name: the name in tables and figures.
         policy: the name of a policy or the path `package.module:MyPolicy`.
-        settings: those that differ from the defaults.
+        settings: the policy's settings that differ from the defaults.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Contender:
 
     @classmethod
     def of(cls, text: str) -> Contender:
-        """Return the policy that a text gives: its name or path, or a mapping in YAML such as {name: mcts, exploration: 0.5}.
+        """Return the contender of a text: a policy's name or path, or a YAML mapping such as {name: mcts, exploration: 0.5}.
 
         Raises UnknownNameError or SpecError if there is no such policy or setting.
         """
@@ -70,13 +70,13 @@ class Contender:
 
 @dataclass(frozen=True)
 class Run:
-    """One search: its operators in the order of the ends of their trainings, and when these ended.
+    """One search on the table: its operators in the order in which their trainings ended, and the times of these ends.
 
     Attributes:
-        seed: of the policy.
+        seed: the seed of the policy.
         ids: ids of the operators.
-        finished: CPU-seconds since the start.
-        begun: how many trials had begun by then.
+        finished: for each operator, the CPU-seconds from the start to the end of its training.
+        begun: for each operator, the number of trials begun by then.
     """
 
     seed: int
@@ -94,7 +94,7 @@ class Run:
         trials: int,
         stopping: HalvingSettings | None = None,
     ) -> Run:
-        """Search the table. Operators that `stopping` did not let train to their end are no results."""
+        """Search the table, and return the run. Operators whose trainings `stopping` ended early are left out."""
 
         def make(tree: Any, seed: int) -> Policy:
             policy = contender.make(tree, seed)
@@ -119,7 +119,7 @@ class Searches:
         table: the table.
         contender: the policy.
         subset: the part.
-        trials: how many trials each search has, or fewer where no operator is left.
+        trials: the number of trials of each search; fewer if no operator is left.
         runs: the searches, one for each seed.
     """
 
@@ -191,7 +191,7 @@ def quartiles(values: NDArray[numpy.float64]) -> tuple[float, float, float]:
 
 
 def p_value(ours: NDArray[numpy.float64], others: NDArray[numpy.float64]) -> float:
-    """Return the p-value of the one-sided Mann-Whitney test that `ours` are smaller. Infinite values count as equal."""
+    """Return the p-value of the one-sided Mann-Whitney test that `ours` are smaller than `others`. Infinities are ties."""
     from scipy.stats import mannwhitneyu
 
     largest = 1 + max((float(one) for one in (*ours, *others) if math.isfinite(one)), default=0.0)
@@ -200,7 +200,7 @@ def p_value(ours: NDArray[numpy.float64], others: NDArray[numpy.float64]) -> flo
 
 
 def summary(searches: Sequence[Searches]) -> list[dict[str, object]]:
-    """Return a row for each policy and part: trials and CPU-seconds until success, and how often there was one."""
+    """Return a row for each policy and part: trials and CPU-seconds until success, and the number of successes."""
     rows = []
     for one in searches:
         blind = next((other for other in searches if (other.contender.policy, other.subset) == (BLIND, one.subset)), None)

@@ -1,4 +1,4 @@
-"""The rows of a table of truth."""
+"""The rows of the table of trained operators (`syno.paper.replay.table`)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Reading:
     """The input elements that one output element depends on.
 
     Attributes:
-        rows, columns: how many different rows and columns.
-        positions: how many different positions.
-        channels: how many different channels.
-        centred: whether the 3x3 positions around the output's own are among them.
+        rows, columns: numbers of different rows and columns read.
+        positions: number of different positions read.
+        channels: number of different channels read.
+        centred: whether the 3x3 positions around the output's own position are among them.
     """
 
     rows: int
@@ -54,10 +54,10 @@ class TrainedRow:
     """A row of the table: a network that was trained.
 
     Attributes:
-        accuracies: after each epoch, by seed.
+        accuracies: accuracy after each epoch, by seed.
         losses: mean training loss of each epoch, by seed.
         recent_losses: mean training loss over each quarter of each epoch, by seed.
-        cpu_seconds: of the whole training, by seed.
+        cpu_seconds: CPU-seconds of the whole training, by seed.
         flops, parameters, memory_bytes: costs of the network for one batch; one multiply-add counts as one.
     """
 
@@ -70,17 +70,17 @@ class TrainedRow:
     memory_bytes: float
 
     def recent_loss(self, seed: int, epochs: float) -> float:
-        """Return the mean training loss over a quarter of an epoch, after so many epochs, a multiple of 1/4 above 0."""
+        """Return the mean training loss over the last quarter of an epoch before `epochs`, a positive multiple of 1/4."""
         return self.recent_losses[seed][round(epochs * PARTS) - 1]
 
     def accuracy(self, seed: int | None = None) -> float:
-        """Return the accuracy after the last epoch: of a seed, or by default the mean over the seeds there are."""
+        """Return the accuracy after the last epoch: of one seed, or by default the mean over all seeds."""
         return self.accuracies[seed][-1] if seed is not None else fmean(one[-1] for one in self.accuracies.values())
 
 
 @dataclass(frozen=True)
 class Original(TrainedRow):
-    """The network itself."""
+    """The row of the original network."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +88,12 @@ class TableEntry(TrainedRow):
     """A row of the table: the network with an operator.
 
     Attributes:
-        id, fingerprint, text: of the operator.
-        natural: whether random walks drew it; else it was drawn by walks and kept because it meets the requirement.
+        id, fingerprint, text: the operator's id, fingerprint and text.
+        natural: whether it is from the unfiltered sample of random walks; else from the sample filtered by the requirement.
         meets: whether it meets the requirement: applied twice, it reads the 3x3 positions around its own, and all channels.
         once, twice: its receptive field if it is applied once, and if it is applied twice in sequence.
-        latency: by compiler; empty where it was not measured.
-        proxies: zero-cost proxies by name; empty where they were not computed.
+        latency: latencies by compiler; empty if they were not measured.
+        proxies: zero-cost proxies by name; empty if they were not computed.
     """
 
     id: str
@@ -108,5 +108,5 @@ class TableEntry(TrainedRow):
 
     @cached_property
     def operator(self) -> PGraph:
-        """The operator."""
+        """The operator as a graph, parsed from its text."""
         return parse_stored(self.text)

@@ -30,14 +30,15 @@ class ReplayedTrial:
     """One trial of a replay.
 
     Attributes:
-        number: in the order of the proposals, from 0.
+        number: the number of the proposal, from 0.
         entry: the operator's row of the table.
-        accuracies: after each epoch that was trained.
+        accuracies: accuracy after each epoch that was trained.
         stopped: whether a stopping rule ended the training.
-        reward: what the policy was told, or why there is none.
-        cpu_seconds: of the training.
-        finished: when it ended, in seconds since the start. With one worker: the CPU-seconds of all trials so far.
-        begun: how many trials had begun by then.
+        reward: the reward told to the policy, or the reason why there is none.
+        cpu_seconds: CPU-seconds of the training.
+        finished: seconds from the start of the search to the end of the training. With one worker: the CPU-seconds of all
+            trials so far.
+        begun: number of trials begun by then.
     """
 
     number: int
@@ -56,7 +57,7 @@ class ReplayedTrial:
 
 
 def milestones(bounds: Mapping[int, float]) -> Stops:
-    """Return the rule that ends a training whose accuracy is below the bound of an epoch (they count from 1)."""
+    """Return the stopping rule that ends a training whose accuracy is below an epoch's bound; epochs count from 1."""
 
     def stops(curve: Sequence[float], ended: Sequence[Sequence[float]]) -> bool:
         return curve[-1] < bounds.get(len(curve), 0.0)
@@ -65,7 +66,7 @@ def milestones(bounds: Mapping[int, float]) -> Stops:
 
 
 def never(curve: Sequence[float], ended: Sequence[Sequence[float]]) -> bool:
-    """Return False: every training goes to its end."""
+    """Return False: the stopping rule that ends no training."""
     return False
 
 
@@ -90,14 +91,14 @@ def replay(
     Args:
         table: the table.
         policy: a policy's class, or a function that makes a policy of a tree and a seed.
-        seed: of the policy.
-        trials: how many operators are trained at most; a replay ends earlier if the policy has no operator left.
-        tree: the operators that may be proposed; by default all of the table.
-        settings: of the policy, if it is a class.
-        reward: the reward of the accuracy and the costs.
-        stops: the stopping rule. Of the CPU-seconds of a training, a stopped one takes the share of its epochs.
+        seed: the seed of the policy.
+        trials: the largest number of trials; a replay ends earlier if the policy has no operator left.
+        tree: the tree of operators that may be proposed; by default all of the table.
+        settings: settings of the policy, if it is a class.
+        reward: computes the reward from accuracy and costs.
+        stops: the stopping rule. A stopped training takes CPU-seconds in proportion to its epochs.
         stopping: as `study: stopping`; trials that are paused when the search ends come last, with `stopped`.
-        workers: how many trials run at the same time.
+        workers: number of simulated workers, which train at the same time.
     """
     tree = table.tree(Subset.ALL) if tree is None else tree
     made = partial(policy, settings=settings) if isinstance(policy, type) else policy
@@ -141,7 +142,7 @@ def _trained(
 
 
 class _Halved:
-    """A search whose trials pause and are resumed, as in a study with `stopping`, from rung to rung."""
+    """A simulated search with `stopping`: trials pause at rungs, and the best are resumed, as in a study."""
 
     def __init__(
         self, table: OperatorTable, policy: Policy, tree: TableTree, reward: Reward, stopping: HalvingSettings
@@ -174,7 +175,7 @@ class _Halved:
                 heappush(running, (now + self._seconds(number), number))
 
     def _next(self, trials: int) -> int | None:
-        """Return the trial to resume, or else to begin."""
+        """Return the number of the trial to resume or begin next; None if there is none."""
         if best := self.rungs.best({number: self.epochs[number] for number in self.paused}):
             del self.paused[best[0]]
             return best[0]
@@ -189,7 +190,7 @@ class _Halved:
         return self.steps[bisect_right(self.steps, self.epochs[number])]
 
     def _seconds(self, number: int) -> float:
-        """Return the CPU-seconds up to the next rung, or to the end."""
+        """Return the CPU-seconds of a trial up to its next rung, or to the end of its training."""
         return self._cpu_seconds(number, self._next_step(number) - self.epochs[number])
 
     def _cpu_seconds(self, number: int, epochs: float) -> float:

@@ -1,4 +1,4 @@
-"""Policies compared on the table of truth: the searches, in one process or several, and files with what they found."""
+"""The comparison of policies on the table of trained operators: runs the searches, in parallel, and writes its files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TIMES = 100  # points of a line over seconds
 
 
 def draw(searches: Sequence[Searches], notes: Sequence[str]) -> Figure:
-    """Return the figure: for each part of the table, the median over the seeds with quartiles."""
+    """Return the figure: for each part of the table, the lowest error so far, as median and quartiles over seeds."""
     subsets = list(dict.fromkeys(one.subset for one in searches))
     names = list(dict.fromkeys(one.contender.name for one in searches))
     figure = Figure(figsize=(10, 1.2 + 3.2 * len(subsets)), layout="constrained")
@@ -107,12 +107,12 @@ def compare(
     Args:
         contenders: the policies.
         subsets: the parts of the table.
-        seeds: how many searches of each; seed 0 is the first.
-        trials: the trials of a search.
-        parts: folder for finished searches.
+        seeds: number of searches with each policy and part, with the seeds 0, 1, 2 ...
+        trials: number of trials of a search.
+        parts: folder for finished searches, from which an interrupted comparison continues.
         stopping: as `study: stopping`; by default all trainings go to their end.
-        processes: how many run at the same time. It changes no result.
-        folder: the table.
+        processes: number of parallel processes, which does not change results.
+        folder: folder of the table.
         display: shows the progress.
     """
     with display, _pool(processes) as pool:
@@ -139,7 +139,7 @@ def _search(
 
 
 def _all(search: Callable[[int], Run], file: Path, seeds: int, pool: Executor | None) -> Iterator[tuple[bool, Run]]:
-    """Yield the run of each seed, and whether it was made now; it is kept in the file then."""
+    """Yield (is new, run) for each seed: runs in the file are reused, new runs are added to it."""
     kept = [Run(**json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
     yield from (
         (False, Run(run.seed, tuple(run.ids), tuple(run.finished), tuple(run.begun))) for run in kept if run.seed < seeds
@@ -160,7 +160,7 @@ def _new(search: Callable[[int], Run], seeds: Sequence[int], pool: Executor | No
 
 @contextmanager
 def _pool(processes: int) -> Iterator[Executor | None]:
-    """Give a pool of processes, which are ended when the context is left early; None if this process is enough."""
+    """Yield a pool of processes, which end if the block is left early; None for a single process."""
     if processes == 1:
         yield None
         return

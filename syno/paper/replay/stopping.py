@@ -1,4 +1,4 @@
-"""Stopping rules, replayed on trainings that went to their end: which epochs would have been trained, in which order.
+"""Stopping rules, replayed on complete trainings: the epochs that would have been trained, in their order.
 
 A rule takes the values of trials after each epoch, or part of one (more is better), in the order of the trials, and returns
 the epochs that one worker trains. `halving` is `study: stopping`, decision by decision; the others are Optuna's pruners and
@@ -32,12 +32,12 @@ ROOT = 0
 
 @dataclass(frozen=True)
 class TableStep:
-    """A step of the tree, and its draft: nothing is left to check.
+    """A step of the tree, which is also its own draft, since nothing is left to check.
 
     Attributes:
-        kind, id: those of the step in the space.
+        kind, id: the kind and id of the step in the space.
         node: the number of the node that it leads to.
-        place: the place of the step in the table's list of steps.
+        place: the index of the step in the table's list of steps.
         entry: the operator in the table if the step is a Finalize, else None.
     """
 
@@ -53,26 +53,26 @@ class TableStep:
         return None if self.entry is None else self.entry.operator
 
     def look(self) -> TableStep:
-        """Return this step."""
+        """Return this step itself, which needs no further computation."""
         return self
 
 
 class TableTree:
     """The part of a space that leads to the operators of a table. It keeps the contract of `syno.search.tree.Tree`.
 
-    Nodes are numbers; `ROOT` is the output. An operator that means the same as one of the table, but is another graph, is not
-    in the tree. The table's operators are a sample that random walks in the whole space drew. So that walks in the tree find
-    operators as often as those do, every operator that is not taken is equally likely (`weighing`).
+    Nodes are numbers; `ROOT` is the output. Other graphs with the same meaning as an operator of the table are not in the tree.
+    The table's operators are a sample of random walks in the whole space; so that walks in the tree find operators as often as
+    those do, each operator that is not taken yet has the same probability (`weighing`).
 
     Args:
-        operators: the operators by their nodes.
+        operators: the operators by their nodes' numbers.
         steps: all steps, as (node before, kind, id, node after).
         only: ids of the operators to keep; by default all.
         spec: the spec of the operators.
 
     Attributes:
         root: the number of the root.
-        spec: the spec of the operators, for policies that look at their costs; None where it is not known.
+        spec: the spec of the operators, for policies that use costs; None if it is not known.
         operators: the operators of the tree by their ids.
     """
 
@@ -121,7 +121,7 @@ class TableTree:
         return self._by_id.get(node, {}).get((kind, id_))
 
     def weighing(self) -> Weighing:
-        """Return weights of steps by which random walks draw every operator that is not taken with equal chances."""
+        """Return the weighting of steps by which random walks draw each operator not taken yet with equal probability."""
         return _Behind(self._flows)
 
     @cached_property
@@ -186,7 +186,7 @@ class TableTree:
 
 
 class _Behind:
-    """The sum of the parts of operators behind each step, by the place of the step."""
+    """The weight of each step, by its index: the sum of the probability shares of operators behind it not taken yet."""
 
     def __init__(self, flows: Mapping[str, Sequence[tuple[int, int]]]) -> None:
         self._flows = flows
@@ -213,12 +213,12 @@ Curves: TypeAlias = Sequence[Sequence[float]]
 
 @dataclass
 class Work:
-    """The epochs that were trained.
+    """The epochs that one worker trained under a stopping rule.
 
     Attributes:
-        epochs: how many of each trial, or how many parts of epochs.
+        epochs: number of epochs (or parts of epochs) trained for each trial.
         order: the trial of each epoch, in the order of training.
-        pruned: trials that a pruner ended after their last epoch. They are trained through, but a search has no result of them.
+        pruned: trials that a pruner ended after their last epoch: trained completely, but without a result for the search.
     """
 
     epochs: list[int]
@@ -236,17 +236,17 @@ Rule: TypeAlias = Callable[[Curves], Work]
 
 
 def halving(keep: Mapping[float, float], parts: int = 1) -> Rule:
-    """Return successive halving with resumption: trials pause at rungs, and go on when they belong to the best.
+    """Return the rule of successive halving with resumption: trials pause at rungs, and resume if they are among the best.
 
     Args:
-        keep: share of all trials that goes on, by epoch, which may be a part of one.
+        keep: share of all trials that continues, by the epoch of the rung, which may be fractional.
         parts: number of values in an epoch.
     """
     return brackets([keep], parts)
 
 
 def brackets(keeps: Sequence[Mapping[float, float]], parts: int = 1) -> Rule:
-    """Return successive halving with resumption in several brackets, as in Hyperband; trials go to them in turn."""
+    """Return the rule of successive halving in several brackets, as in Hyperband; trials are assigned to them in turn."""
 
     def work(curves: Curves) -> Work:
         scaled = [{as_step(step * parts): share for step, share in keep.items()} for keep in keeps]
@@ -281,7 +281,7 @@ def brackets(keeps: Sequence[Mapping[float, float]], parts: int = 1) -> Rule:
 
 
 def for_good(stops: Callable[[Sequence[float], Sequence[Sequence[float]]], bool]) -> Rule:
-    """Return a rule that stops trials for good.
+    """Return a rule that stops trials for good (without resumption).
 
     Args:
         stops: called after each epoch but the last with the trial's values so far, and with those of the trials before it, each
@@ -301,7 +301,7 @@ def for_good(stops: Callable[[Sequence[float], Sequence[Sequence[float]]], bool]
 
 
 def milestones(bounds: Mapping[int, float]) -> Rule:
-    """Return the rule that stops a trial whose value is below the bound of an epoch."""
+    """Return the rule that stops a trial for good if its value after an epoch is below the epoch's bound."""
     return for_good(lambda curve, before: curve[-1] < bounds.get(len(curve), -math.inf))
 
 
@@ -311,7 +311,7 @@ def percentile(share: float, startup: int = 5, bounds: Mapping[int, float] | Non
     Args:
         share: percentage of the complete trials that a trial must belong to, with the best of its values so far.
         startup: number of complete trials from which on trials are pruned.
-        bounds: milestones beside it. A trial that misses one ends without a report, and counts as complete.
+        bounds: milestones beside the pruner. A trial that misses a milestone ends without a report, and counts as complete.
     """
     milestone = bounds or {}
 

@@ -1,4 +1,4 @@
-"""The table of truth: operators of one network, each trained to the end with several seeds, with costs and latency.
+"""The table of trained operators: operators of one network, each trained completely with several seeds, with its costs.
 
 `benchmarks/table.py` makes it; docs/measured/table.md describes it.
 """
@@ -41,14 +41,14 @@ class Subset(StrEnum):
 
 @dataclass(frozen=True)
 class OperatorTable:
-    """The operators of a table that have a training.
+    """The trained operators of a table.
 
     Attributes:
         entries: the operators by id.
-        original: the network itself.
+        original: the row of the original network.
         about: how the table was made: experiment, date, machine, versions, seeds.
         spec: the spec of the operators; None in a folder without it.
-        frame: all columns as they are stored, one row for each operator and one with the id "original".
+        frame: all columns as stored: a row for each operator, and a row with the id "original".
     """
 
     entries: Mapping[str, TableEntry]
@@ -102,8 +102,8 @@ class OperatorTable:
 
         Args:
             entry: a row of the table.
-            seed: of the training; None: the mean over the seeds.
-            epochs: how many epochs were trained; by default all.
+            seed: seed of the training; None: the mean over the seeds.
+            epochs: number of epochs trained; by default all.
         """
         curves = list(entry.accuracies.values()) if seed is None else [entry.accuracies[seed]]
         of_original = self.original.accuracy(seed)
@@ -120,7 +120,7 @@ class OperatorTable:
     def succeeds(self, entry: TableEntry, seed: int | None = None, *, lose: float = 0.01, flops: float = 0.45) -> bool:
         """Return whether an operator is within `lose` of the original's accuracy at no more than `flops` of its FLOPs.
 
-        Both accuracies are those of one seed, or, for None, the means over the seeds that the operator was trained with.
+        Both accuracies are of training seed `seed`, or if it is None, means over the seeds that the operator was trained with.
         """
         seeds = entry.accuracies if seed is None else (seed,)
         least = fmean(self.original.accuracy(one) for one in seeds) - lose

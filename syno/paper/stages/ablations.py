@@ -1,4 +1,4 @@
-"""The stage of ablations: each is measured with the experiment's settings, and written as a table with a record beside it."""
+"""The stage of ablations: measures each with the experiment's settings, and writes a table and a record."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class AblationRecord(Record):
 
     Attributes:
         name: canonical, distance, patterns or requirements.
-        settings: its settings.
+        settings: the ablation's settings.
         space, space_id: name and id of the spec.
-        of: what the operators are of, for patterns.
-        rows: rows of its table.
-        cpu_seconds: of the process that finished it.
-        machine: the processor.
+        of: for patterns, the source of the operators, in words.
+        rows: number of rows of its table.
+        cpu_seconds: CPU-seconds of the process that finished it.
+        machine: name of the processor.
         versions, date: versions of the software, and the time.
     """
 
@@ -70,7 +70,7 @@ class AblationRecord(Record):
 
     @property
     def notes(self) -> list[str]:
-        """Lines that say where the numbers come from."""
+        """Lines on the origin of the numbers: date, machine, space, operators, settings and versions."""
         settings = ", ".join(f"{name} {_text(value)}" for name, value in self.settings.items() if value not in (None, []))
         return [
             f"measured on {self.date:%Y-%m-%d}, one process, on {self.machine}: space {self.space}, id {self.space_id}",
@@ -86,9 +86,9 @@ def _text(value: Any) -> str:
 def run_ablation(experiment: AnyExperiment, name: str, display: Display | None = None) -> AblationRecord:
     """Measure an ablation with the experiment's settings, and write its tables and its record; return the record.
 
-    An interrupted one continues with the parts that are finished.
+    An interrupted ablation continues after its finished parts.
 
-    Raises SpecError if there is no such ablation, or what it needs is not there.
+    Raises SpecError if there is no such ablation, or the operators that it needs are missing.
     """
     if name not in NAMES:
         raise SpecError(f'there is no ablation "{name}"; there are: {", ".join(NAMES)}')
@@ -133,7 +133,7 @@ def _measure(name: str, spec: OperatorSpec, settings: Any, display: Display | No
 def measure_patterns(
     operators: FoundOperators, spec: OperatorSpec, settings: Any, display: Display | None, parts: Path
 ) -> Measured:
-    """Count the patterns of operators, of the best of them, and of random ones of a space."""
+    """Count the patterns in operators, in the best of them, and in random operators of a space, with these settings."""
     from syno.paper.ablations.ablation import patterns
 
     others = {key: value for key, value in settings.items() if key != "space"}
@@ -159,16 +159,16 @@ def _frame(rows: Sequence[Any]) -> pandas.DataFrame:
 
 
 def space_of(experiment: AnyExperiment, place: str | None = None) -> OperatorSpec:
-    """Return the space of an ablation: the one that is named, else the experiment's, for published data ResNet-18's."""
+    """Return the space of an ablation: of the preset or file `place`, else the experiment's; for published data ResNet-18's."""
     if place is None and isinstance(experiment, Experiment):
         return experiment.operator_spec.with_(name=experiment.name)
     return find_spec(place or PUBLISHED_SPACE)
 
 
 def operators_found(experiment: AnyExperiment) -> tuple[FoundOperators, str]:
-    """Return the operators of an experiment, and what they are: published, of complete trials, or selected.
+    """Return the operators of an experiment, and their source in words: published, complete trials, or selected.
 
-    Raises SpecError if there is none yet.
+    Raises SpecError if there are no operators yet.
     """
     from syno.paper.ablations.patterns import FoundOperators
 

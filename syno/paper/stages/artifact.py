@@ -24,11 +24,11 @@ STEPS_IN_A_ROW = 100  # of the log of losses
 def import_artifact(checkout: Path, output: Path) -> ImportRecord:
     """Read a checkout of the artifact, or its data folder, and write its content into `output`.
 
-    `measurements.json` and `tables/measurements` have the numbers, `tables/losses` the log of GPT-2's training if it is there,
-    `operators/` the operators whose graphs were published. `artifact.json`, written last, lists what was read and what is
-    missing.
+    `measurements.json` and `tables/measurements` have the numbers, `tables/losses` the log of GPT-2's training if it exists,
+    `operators/` the operators whose graphs were published. `artifact.json`, written last, lists the operators read and the
+    missing files.
 
-    Raises DataError if it is no artifact, or nothing can be read of it.
+    Raises DataError if the folder is no checkout of the artifact, or has no readable measurement.
     """
     contents = read(checkout)
     store = OperatorStore(output)

@@ -31,8 +31,8 @@ def draw_paper(folder: Path, chosen: Iterable[str] = ()) -> list[Path]:
     """Draw figures of the paper from the measurements in a folder of results, and write the tables that they show.
 
     Args:
-        folder: The folder of results: of an import, or of an experiment. What is not in its measurements is left out.
-        chosen: Names in `PAPER_FIGURES`; all of them, if there is none.
+        folder: The folder of results of an import or of an experiment. Numbers missing in its measurements are left out.
+        chosen: Names in `PAPER_FIGURES`; all figures if it is empty.
 
     Returns the files. Raises SpecError if there are no measurements, UnknownNameError for an unknown figure.
     """
@@ -91,7 +91,7 @@ def write_page(folder: Path, output: Path | None = None) -> Path:
 
 
 def write_joined_page(experiment: AnyExperiment, output: Path | None) -> Path:
-    """Write the page of joined results: figures, headline numbers, operators, what was joined, and what is missing."""
+    """Write the page of joined results: figures, headline numbers, operators, the joined experiments, missing results."""
     from syno.paper.figures.page import paper_page
 
     numbers, record = read_numbers(experiment.folder), JoinRecord.read(experiment.folder / JOINED)

@@ -1,4 +1,4 @@
-"""The stage `join`: the results of several experiments as one table, with a record of what was joined and what is missing."""
+"""The stage `join`: writes the results of several experiments as one table, with a record of joined and missing results."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class JoinedExperiment(BaseModel):
     Attributes:
         name: its name in the column `experiment`.
         folder: its folder of results.
-        measurements: the number of its rows in the joined table, by origin. Rows that another experiment has, too, count there.
+        measurements: the number of its rows in the joined table, by origin; shared rows count for one experiment.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -58,7 +58,7 @@ class JoinedExperiment(BaseModel):
 
 
 class RenamedOperator(BaseModel):
-    """An operator that has another name in the joined table than in an experiment, by which it is known there."""
+    """An operator whose name in the joined table differs from its name in an experiment."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     experiment: str
@@ -68,14 +68,14 @@ class RenamedOperator(BaseModel):
 
 
 class JoinRecord(Record):
-    """A record of what was joined.
+    """The record of a join.
 
     Attributes:
         experiments: the experiments whose results were joined, in their order; "paper" for the numbers that only the paper has.
         measurements: the number of rows of the joined table.
         operators: the keys of the operators in the operator store, by their names in the table.
-        renamed: the operators whose name in the table is not that of an experiment.
-        missing: what is not there, so that figures leave it out.
+        renamed: the operators whose name in the table differs from that in an experiment.
+        missing: results that do not exist, so that figures leave them out.
         left_out: the optional devices that experiments leave out, with the reasons.
         versions: the versions of the packages that took part.
     """
@@ -95,7 +95,7 @@ class JoinRecord(Record):
 def join(experiment: AnyExperiment) -> JoinRecord:
     """Write the results of the experiments that `join` names as one table, the loss curves and the operators.
 
-    What is not there yet is left out, and listed in the record `joined.json`, which is written last, and returned.
+    Results that do not exist yet are left out, and listed in the record `joined.json`, which is written last and returned.
 
     Raises SpecError if the experiment joins nothing, if none of them has results, or if a table is damaged.
     """
@@ -151,7 +151,7 @@ def find_join(place: str) -> AnyExperiment:
 
 
 def _devices_left_out(folders: Iterable[Path]) -> Iterator[str]:
-    """Yield the devices that experiments leave out, each with its reason; what is equal, once."""
+    """Yield a line for each device that experiments leave out, with its reason; equal lines once."""
     by_reason: dict[tuple[str, str], list[str]] = {}
     for kept in filter(None, map(read_kept, folders)):
         for name, reason in kept.left_out.items():
@@ -170,7 +170,7 @@ def _alone(parts: Sequence[Part]) -> Iterator[str]:
 
 
 def _join_ablations(parts: Sequence[tuple[str, Path]], folder: Path) -> None:
-    """Write the tables of ablations of all experiments, with their names in the column `experiment`, and delete others."""
+    """Write the joined tables of ablations, with the experiment's name in a column, and delete outdated ones."""
     import pandas
 
     found: dict[str, list[pandas.DataFrame]] = {}
@@ -185,7 +185,7 @@ def _join_ablations(parts: Sequence[tuple[str, Path]], folder: Path) -> None:
 
 
 def notes(record: JoinRecord) -> list[str]:
-    """Return the lines for the bottom of the page: what was joined, other names, and what is missing."""
+    """Return the lines for the bottom of the page: joined experiments, renamed operators, and missing results."""
     counts = [
         f"joined: {one.name} ({one.folder}): {', '.join(f'{count:,} {origin}' for origin, count in one.measurements.items())}"
         for one in record.experiments
@@ -205,7 +205,7 @@ LONGEST_REASON = 160  # characters
 
 
 def gaps(rows: pandas.DataFrame) -> list[str]:
-    """Return the gaps of figures, a line each: failed measurements, and networks without latencies or speedups."""
+    """Return a line for each gap in the figures: failed measurements, and networks without latencies or speedups."""
     measured = measurements_in(rows)
     lines = [
         _failure(experiment, one) for experiment, one in zip(rows["experiment"], measured, strict=True) if one.status != OK
@@ -242,7 +242,7 @@ def _names_of_folders(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
 
 
 def _read(name: str, folder: Path) -> tuple[Part | None, list[str]]:
-    """Return the results in a folder, None if there are none, and what is not there yet."""
+    """Return the results in a folder (None if there are none), and lines on its missing results."""
     kept = read_kept(folder)
     missing = [f"{name}: {what}" for what in _pending(kept)] if isinstance(kept, Experiment) else []
     if not folder.is_dir():
@@ -272,7 +272,7 @@ def _read(name: str, folder: Path) -> tuple[Part | None, list[str]]:
 
 
 def _pending(kept: Experiment) -> Iterator[str]:
-    """Yield how many of the records of an experiment are not there yet."""
+    """Yield a line for each kind of records of which an experiment still lacks some, with their number."""
     if kept.workload is None:
         return
     try:
@@ -320,7 +320,7 @@ def _store(rows: pandas.DataFrame, folders: Sequence[Path], output: Path) -> dic
 
 
 def _stored(key: str, folders: Sequence[Path]) -> PGraph | None:
-    """Return an operator of one of the stores; None if it is in none, or damaged there."""
+    """Return an operator from the first store that has it; None if no store has an undamaged file of it."""
     for folder in folders:
         try:
             return OperatorStore(folder).get(key)
