@@ -13,7 +13,7 @@ from ast import literal_eval
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +122,6 @@ def onnx_model(
     inputs = ["x"] if is_single and len(inputs) == 1 else inputs
     leaves = _outputs_of(program, inputs)
     shapes = {} if dynamic_shapes is None else {"dynamic_shapes": dynamic_shapes}
-    _make_table_once()
     with without_warnings():
         try:
             made = torch.onnx.export(
@@ -150,14 +149,6 @@ def of_module(module: nn.Module, example: tuple[torch.Tensor, ...]) -> OnnxModel
         except Exception as error:  # there are very many kinds
             raise LoweringError(f"{type(module).__name__} cannot be exported by PyTorch: {first_line(error)}") from error
         return onnx_model(program, type(module).__name__)
-
-
-@cache
-def _make_table_once() -> None:
-    """Cache PyTorch's table of ONNX operations, which otherwise takes two thirds of the time of each export."""
-    from torch.onnx._internal.exporter._registration import ONNXRegistry
-
-    ONNXRegistry.from_torchlib = staticmethod(cache(ONNXRegistry.from_torchlib))
 
 
 def _outputs_of(program: torch.export.ExportedProgram, taken: Sequence[str]) -> list[tuple[str, Any]]:

@@ -62,7 +62,7 @@ def test_a_remote_device_is_measured_by_the_compiler_that_reaches_it() -> None:
 
 def test_the_command_refuses_a_device_before_it_measures() -> None:
     remote = experiment(remote_devices={"jetson": JETSON})
-    with pytest.raises(SpecError, match='"eager" runs on this machine only'):
+    with pytest.raises(SpecError, match='the compiler "eager" makes runs on this machine only'):
         measure("tune", remote, "original", "eager", "jetson")
     with pytest.raises(SpecError, match="remote: jetson"):
         measure("tune", remote, "original", "eager", "phone")
