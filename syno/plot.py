@@ -143,7 +143,7 @@ def front(
 
 
 def _points_of_trials(rows: pandas.DataFrame, cost: str, score: str | None) -> tuple[list[NetworkPoint], Metric]:
-    """Return a point for each complete trial (and for the original network, if its score is known), and the metric."""
+    """Return a point for each complete trial (and for the original network, if its score is known), and the score's metric."""
     name = score_of(rows) if score is None else score
     metric = METRICS.get(name) or Metric(name.translate({ord("("): "[", ord(")"): "]"}), digits=3)
     across, upwards = metric_column(rows, cost), metric_column(rows, name)

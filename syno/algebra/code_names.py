@@ -70,7 +70,7 @@ def code_name(name: str) -> str:
 
 
 def stem(name: str) -> str:
-    """Return the name without its endings."""
+    """Return a variable's name without the endings that `code_name` adds."""
     while name.endswith(ENDING):
         name = name.removesuffix(ENDING)
     return name

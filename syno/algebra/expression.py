@@ -33,7 +33,7 @@ SizeText = Callable[[Size], str]
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A sum of terms, in order of first appearance. Build it with `iterator`, `half` and arithmetic operators."""
+    """A sum of terms, in the order of their first appearance. Build it with `iterator`, `half` and arithmetic operators."""
 
     terms: Terms = ()
 
@@ -65,12 +65,12 @@ class Expression:
 
     @property
     def only_atom(self) -> Atom | None:
-        """The atom that this expression consists of; None if it is not a single atom."""
+        """The atom of which this expression consists; None if it is not a single atom."""
         return only_atom(self.terms)
 
     @property
     def extent(self) -> Size | None:
-        """A size that the (non-negative) value always stays below; None if the terms do not show one."""
+        """A size that the (non-negative) value of the expression always stays below; None if the terms do not show one."""
         return extent_of(self.terms)
 
     @property
@@ -96,16 +96,19 @@ class Expression:
         return count
 
     def evaluate(self, iterators: Mapping[str, Any], valuation: Valuation) -> Any:
-        """Return the value. `iterators` maps names to integers or integer arrays. Guards are not tested here."""
+        """Return the value of the expression. `iterators` maps names to integers or integer arrays.
+
+        Guards are not tested here.
+        """
         return _value(self.terms, iterators, valuation)
 
     def text(self, size_text: SizeText = str, divide: str = "//") -> str:
-        """Return source text.
+        """Return the expression as source text.
 
         C rounds towards zero: where a numerator may be negative, its text calls `floor_div` and `floor_mod`.
 
         Args:
-            size_text: writes a size.
+            size_text: function that writes a size as text.
             divide: "//" for Python, "/" for C.
         """
         return _ExpressionWriter(size_text, divide).sum(self.terms)
@@ -115,12 +118,12 @@ class Expression:
 
 
 def iterator(name: str, extent: Size) -> Expression:
-    """Return the loop variable `name`, with values in [0, extent)."""
+    """Return the loop variable `name`, with values in [0, extent), as an expression."""
     return Expression(((1, ONE, Iterator(name, extent)),))
 
 
 def half(size: Size) -> Expression:
-    """Return `size // 2`."""
+    """Return `size // 2` as an expression."""
     return Expression(((1, ONE, Half(size)),))
 
 
@@ -131,7 +134,7 @@ def _terms(value: Expression | int) -> Terms:
 
 
 def _inside(atom: Atom | None) -> tuple[Terms, ...]:
-    """Return the sum in an atom as a tuple of one element; empty if the atom contains none."""
+    """Return the sum inside an atom as a tuple of one element; an empty tuple if the atom contains no sum."""
     match atom:
         case Quotient(inner, _) | Remainder(inner, _) | Guard(inner, _):
             return (inner,)

@@ -33,6 +33,6 @@ LIMITS = {  # the table in docs/language.md
 
 
 def shortened(text: str, most: int = 120) -> str:
-    """Return the text as messages quote it: at most `most` characters, with control characters as escapes."""
+    """Return a text as messages quote it: at most `most` characters, with control characters as escapes."""
     shown = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text[:most])
     return shown if len(text) <= most else f"{shown}..."

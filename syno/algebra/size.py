@@ -25,7 +25,7 @@ EXPONENT_LIMIT = 63  # sums of two such digits are unique in base 256, so an ove
 
 
 class Trait(Enum):
-    """How a size may be used, independent of the values of its variables."""
+    """How a size may be used, whatever the values of its variables."""
 
     ONE = "one"
     GENERAL = "general"  # holds a primary; coefficients may be in its denominator
@@ -148,16 +148,16 @@ class Size:
 
     @cached_property
     def is_polynomial(self) -> bool:
-        """True if no exponent is negative: the value is a positive integer in every valuation."""
+        """Whether no exponent is negative, so that the value is a positive integer in every valuation."""
         return all(e > 0 for _, e in self.exponents)
 
     @cached_property
     def variables(self) -> frozenset[Variable]:
-        """The variables that occur."""
+        """The variables that occur in the size."""
         return frozenset(variable for variable, _ in self.exponents)
 
     def exponent(self, variable: Variable) -> int:
-        """Return the exponent of `variable`, 0 if it does not occur."""
+        """Return the exponent of `variable` in the size; 0 if it does not occur."""
         return next((e for v, e in self.exponents if v == variable), 0)
 
     def __lt__(self, other: Size) -> bool:
@@ -202,7 +202,7 @@ class Size:
 
     @property
     def fraction_text(self) -> str:
-        """A short text for comments and labels: `C_out/(g*s)`."""
+        """The size as a short text for comments and labels: `C_out/(g*s)`."""
         above = "*".join(_power(v, e) for v, e in self._as_written if e > 0) or "1"
         below = [_power(v, -e) for v, e in self._as_written if e < 0]
         return above if not below else f"{above}/{below[0] if len(below) == 1 else '(' + '*'.join(below) + ')'}"

@@ -68,7 +68,7 @@ def divides(divisor: Size, size: Size) -> bool:
 
 
 def only_atom(terms: Terms) -> Atom | None:
-    """Return the atom that the sum consists of; None if it is not a single atom."""
+    """Return the atom of which a sum consists; None if it is not a single atom."""
     if len(terms) == 1:
         count, size, atom = terms[0]
         if count == 1 and size is ONE:
@@ -77,12 +77,12 @@ def only_atom(terms: Terms) -> Atom | None:
 
 
 def scaled(terms: Iterable[Term], count: int, size: Size) -> Terms:
-    """Return the terms times `count * size`."""
+    """Return the terms, each multiplied by `count * size`."""
     return tuple((count * n, size * s, atom) for n, s, atom in terms)
 
 
 def collected(terms: Iterable[Term]) -> Terms:
-    """Return the sum with like terms collected, in order of first appearance; then B*(x//B) + x%B = x."""
+    """Return the sum with like terms collected, in order of first appearance, and with x in place of B*(x//B) + x%B."""
     counts: dict[tuple[Size, Atom | None], int] = {}
     for count, size, atom in terms:
         counts[size, atom] = counts.get((size, atom), 0) + count
@@ -96,7 +96,7 @@ def collected(terms: Iterable[Term]) -> Terms:
 
 
 def extent_of(terms: Iterable[Term]) -> Size | None:
-    """Return a size that the (non-negative) value always stays below; None if the terms do not show one.
+    """Return a size that the (non-negative) value of the sum always stays below; None if the terms do not show one.
 
     Mixed radix: in B*i + j with i < G and j < B, the value stays below G*B.
     """
@@ -141,7 +141,7 @@ def _common_radices(terms: Terms, divisor: Size) -> list[Size]:
 
 
 def quotient(terms: Terms, divisor: Size) -> Terms:
-    """Return the sum `// divisor`, rounded down."""
+    """Return the sum divided by `divisor`, rounded down, as terms."""
     if divisor is ONE or not terms:
         return terms
     if parts := _split_radix(terms, divisor):  # (B*i + j) // B = i
@@ -158,7 +158,7 @@ def quotient(terms: Terms, divisor: Size) -> Terms:
 
 
 def remainder(terms: Terms, divisor: Size) -> Terms:
-    """Return the sum `% divisor`, in [0, divisor)."""
+    """Return the remainder of the sum modulo `divisor`, in [0, divisor), as terms."""
     if divisor is ONE:
         return ()
     if parts := _split_radix(terms, divisor):  # (B*i + j) % B = j

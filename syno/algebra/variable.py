@@ -46,5 +46,5 @@ class Variable:
 
     @property
     def sort_key(self) -> tuple[bool, str]:
-        """Sort key: primaries first, each kind by name."""
+        """Sort key of a variable: primaries come first, and each kind is sorted by name."""
         return (self.kind is VariableKind.COEFFICIENT, self.name)

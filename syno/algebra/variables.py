@@ -75,7 +75,10 @@ class VariableTable(Mapping[str, Variable]):
         return [self.size(part.strip()) for part in text.split(",") if part.strip()]
 
     def valuation(self, values: Mapping[str, int] | None = None, **more: int) -> Valuation:
-        """Return a valuation of all variables: the arguments, else the defaults. Raises ValuationError if one is missing."""
+        """Return a valuation of all variables: the arguments, else the defaults.
+
+        Raises ValuationError if a value is missing.
+        """
         explicit = {**(values or {}), **more}
         for name in explicit:
             if name not in self._by_name:
@@ -171,7 +174,7 @@ class Valuation(Mapping[str, int]):
 
 
 class SizeValues(NamedTuple):
-    """The values of one size, one per valuation."""
+    """The values of one size, one value per valuation."""
 
     values: tuple[Fraction, ...]
     lowest: Fraction
@@ -196,7 +199,7 @@ class Valuations(Sequence[Valuation]):
         self._values = _values_known(tuple(tuple(row.items()) for row in self._rows))
 
     def values(self, size: Size) -> SizeValues:
-        """Return the values of `size` under all valuations. They are computed once."""
+        """Return the values of `size` under all valuations. They are computed once per size."""
         known = self._values.get(size)
         if known is None:
             values = tuple(row.fraction(size) for row in self._rows)
@@ -219,7 +222,7 @@ class Valuations(Sequence[Valuation]):
 
 @lru_cache(maxsize=4096)
 def _sizes_known(values: tuple[tuple[str, int], ...]) -> tuple[dict[Size, int], dict[Size, Fraction]]:
-    """Return the caches of sizes' values under these variable values: integers and fractions. Equal valuations share them."""
+    """Return the caches of sizes' values at these values of variables: integers, and fractions. Equal valuations share them."""
     return {}, {}
 
 

@@ -98,13 +98,13 @@ def _common(
 
 
 def add_commands_of_extensions() -> None:
-    """Import the modules of commands that extensions name in `COMMANDS`."""
+    """Import the modules of commands that extensions list in `COMMANDS`."""
     load_extensions()
     for module in COMMANDS:
         import_module(module)
 
 
 def stopped(work: str) -> typer.Exit:
-    """Print that interrupted work can be continued by the same command; return the exit to raise."""
+    """Print that the interrupted work can be continued by the same command; return the exit to raise."""
     typer.echo(f"stopped: {visible(without_passwords(work))}; the same command goes on", err=True)
     return typer.Exit(INTERRUPTED)

@@ -48,7 +48,7 @@ def experiment_of(config: str) -> Experiment:
 
 
 def any_experiment_of(config: str) -> AnyExperiment:
-    """Return the experiment, of any kind, as `experiment_of` does."""
+    """Return the experiment of FILE or FILE:NAME, of any kind; otherwise as `experiment_of`."""
     from syno.config import load_any
     from syno.config.files import parted
 
@@ -72,7 +72,7 @@ def spec_of(spec: str, depth: int | None = None) -> OperatorSpec:
 
 
 def read_if_result(place: str) -> None:
-    """If a path is one of results, forbid imports of user code until the command ends."""
+    """Forbid imports of user code until the command ends, if a path lies in a folder of results."""
     from syno.base.registry import only_read
     from syno.config.files import is_result
 
@@ -107,7 +107,7 @@ def pairs(texts: list[str] | None, option: str) -> dict[str, str]:
 
 
 def sizes(texts: list[str] | None) -> dict[str, int]:
-    """Parse the sizes of `--set`, by name."""
+    """Parse the option `--set NAME=VALUE` into sizes by name."""
     values = pairs(texts, "--set")
     for name, value in values.items():
         if not value.isdecimal() or len(value) > 10:  # the largest sizes are checked with others, later
@@ -127,7 +127,7 @@ def image_shape(text: str, *, is_own: bool = False) -> tuple[int, ...]:
 
 
 def network_subject(**options: Any) -> NetworkSubject | LanguageModelSubject:
-    """Return the network for the options of `syno tune network`; None means that an option is not given.
+    """Return the network for the options of `syno tune network`; an option that is None is not set.
 
     A user's own model takes text if a length is given. Raises BadParameter for options of the other kind of network.
     """

@@ -97,7 +97,7 @@ def _scored(record: TrainingRecord) -> str:
 
 
 def _add_command(kind: MeasurementKind) -> None:
-    """Register the command that measures a kind (`syno.stages.measurements`)."""
+    """Register the command that makes a kind of measurement (`syno.stages.measurements`)."""
 
     def command(**arguments: Any) -> None:
         experiment, compiler, device = experiment_of(arguments["config"]), arguments.get("compiler", ""), arguments["device"]
@@ -219,7 +219,7 @@ def _measure(subject: AnySubject, output: Path, compiler: str, device: str, batc
 
 
 def print_lines(lines: Iterable[Line], *, has_failed: bool) -> None:
-    """Print lines, with problems on stderr. Exits with code 1 if a measurement has failed."""
+    """Print lines, problems on stderr. Exit with code 1 if a measurement has failed."""
     for line in lines:
         typer.echo(line.text, err=line.is_problem)
     if has_failed:

@@ -69,7 +69,7 @@ def _looks(watched: Watch, every: float, page: Path | None) -> Iterator[tuple[Sn
 
 
 def _state(snapshot: Snapshot) -> str:
-    """Return a text that changes when a trial begins or ends."""
+    """Return a text about the search that changes when a trial begins or ends."""
     outcomes = " ".join(snapshot.trials["outcome"]) if len(snapshot.trials) else ""
     return f"{outcomes} {snapshot.is_over} {snapshot.withdrawn}"
 
@@ -86,7 +86,7 @@ def _on_terminal(watched: Watch, every: float, page: Path | None) -> None:
 
 
 def _in_log(watched: Watch, every: float, page: Path | None) -> None:
-    """Print the full text at the beginning and at the end, and one line whenever something has changed."""
+    """Print the full text at the beginning and at the end, and one line whenever something has changed in between."""
     last = ""
     for snapshot, error in _looks(watched, every, page):
         line = f"the storage cannot be read now: {error}" if error else watched.line(snapshot)

@@ -25,7 +25,7 @@ OPERATORS: Registry[KnownOperator] = Registry("operator")  # filled by the modul
 
 
 class Builder:
-    """Collects the output, weights and expansions while an operator is built. Sizes are given as text.
+    """Builds an operator from the output up. Sizes are given as text, such as "C_in" or "k".
 
     >>> import syno
     >>> build = syno.Builder("N, C_in, C_out", name="linear")
@@ -48,14 +48,14 @@ class Builder:
         self._reduces: Counter[Size] = Counter()
 
     def output(self, shape: str) -> tuple[Dim, ...]:
-        """Return the axes of an output of this shape, such as `"N, C_out, H, H"`. To be called once."""
+        """Return the axes of an output of this shape, such as `"N, C_out, H, H"`. Call it once."""
         if self._output:
             raise GraphError("the output's shape is given once")
         self._output = tuple(dims.output_axis(index, size) for index, size in enumerate(self.table.sizes(shape)))
         return self._output
 
     def reduce(self, domains: str) -> tuple[Dim, ...]:
-        """Return a reduction loop for each size."""
+        """Return a reduction loop for each size in `domains`, such as "C_in, k, k"."""
         loops = []
         for size in self.table.sizes(domains):
             loops.append(dims.reduce(size, self._reduces[size]))
@@ -63,12 +63,12 @@ class Builder:
         return tuple(loops)
 
     def weight(self) -> int:
-        """Return the number of a new weight, for `share`."""
+        """Add a weight to the operator, and return its number, for `share`."""
         self._weights.append([])
         return len(self._weights)
 
     def share(self, dim: Dim, weight: int) -> Dim:
-        """Multiply with `weight`, whose next axis is read at `dim`. Return the data's side."""
+        """Multiply with `weight`, whose next axis is read at `dim`. Return the data side of the Share."""
         if not 1 <= weight <= len(self._weights):
             raise GraphError(f"there is no weight {weight}; make one with weight()")
         data, axis = dims.share(dim, weight)
@@ -91,7 +91,7 @@ class Builder:
         return tuple(data.values())
 
     def expand(self, dim: Dim) -> None:
-        """Expand `dim`: no tensor is indexed by it."""
+        """Expand `dim`: no tensor above is indexed by it."""
         self._expansions.append(dim)
 
     split, shift, unfold = staticmethod(dims.split), staticmethod(dims.shift), staticmethod(dims.unfold)
@@ -114,7 +114,10 @@ class Builder:
 
 
 def known_operator(variables: str) -> Callable[[Callable[[Builder], PGraph]], KnownOperator]:
-    """Register the decorated function in `OPERATORS` by its name. It gets a builder with these variables, and finishes it."""
+    """Register the decorated function in `OPERATORS` by its name.
+
+    It gets a builder with these variables, and returns the operator.
+    """
 
     def enter(function: Callable[[Builder], PGraph]) -> KnownOperator:
         @wraps(function)

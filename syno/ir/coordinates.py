@@ -1,4 +1,4 @@
-"""Coordinates by Table 1: each dim's coordinate from those of the dims below it; an operator's index map, and its loop nest."""
+"""Coordinates by Table 1: each dim's coordinate from those of the dims below; an operator's index map, and its loop nest."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class Symbolic:
     conditions: list[tuple[Expression, Size]] = field(default_factory=list)
 
     def size(self, size: Size) -> Size:
-        """Return the size itself, by which expressions can be multiplied and divided."""
+        """Return the size itself; expressions can be multiplied and divided by it."""
         return size
 
     def half(self, size: Size) -> Expression:
-        """Return `size // 2`."""
+        """Return `size // 2` as an expression."""
         return half(size)
 
     def guard(self, index: Expression, extent: Size) -> Expression:
@@ -79,11 +79,11 @@ class Indices:
         self.inside: Array = np.array(True)
 
     def size(self, size: Size) -> int:
-        """Return the value of `size`."""
+        """Return the value of `size` at the valuation."""
         return self.valuation.integer(size)
 
     def half(self, size: Size) -> int:
-        """Return `size // 2`."""
+        """Return the value of `size // 2` at the valuation."""
         return self.valuation.integer(size) // 2
 
     def guard(self, index: Array, extent: Size) -> Array:
@@ -119,7 +119,7 @@ def index_map(graph: PGraph) -> IndexMap:
 
 
 def expression(graph: PGraph) -> str:
-    """Return the operator as one line, with its conditions for borders.
+    """Return the operator as one line of text, with the conditions at borders.
 
     >>> import syno
     >>> print(expression(syno.OPERATORS["matmul"]()))

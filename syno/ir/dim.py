@@ -64,7 +64,7 @@ class Operation:
         return found
 
     def _set(self, primitive: Primitive, parameter: Parameter, bottoms: tuple[Dim, ...]) -> None:
-        """Set the attributes, once the arguments are checked."""
+        """Set the attributes of a new operation, once its arguments are checked."""
         if len(bottoms) != len(primitive.bottoms):
             takes = f"{len(primitive.bottoms)} ({', '.join(primitive.bottoms)})" if primitive.bottoms else "none"
             raise GraphError(f"{primitive.name} takes {takes} dims below it; given: {len(bottoms)}")
@@ -89,7 +89,7 @@ class Operation:
 
     @cached_property
     def id(self) -> str:
-        """Content id: primitive, parameter and the ids below."""
+        """Content id of the operation: a hash of the primitive, the parameter and the ids of the dims below."""
         match self.parameter:
             case Size() as size:
                 parameter = _size_content(size)
@@ -135,17 +135,17 @@ class Dim:
 
     @property
     def primitive(self) -> Primitive | None:
-        """The primitive this dim lies above; None for an output axis."""
+        """The primitive above which this dim lies; None for an output axis."""
         return None if self.operation is None else self.operation.primitive
 
     @property
     def is_output(self) -> bool:
-        """True for an axis of the output."""
+        """Whether the dim is an axis of the output."""
         return self.operation is None
 
     @cached_property
     def discards(self) -> bool:
-        """True if a Stride below skips elements and is not the window of an Unfold (the pairing rule of Stride)."""
+        """Whether a Stride below skips elements and is not the window of an Unfold (the pairing rule of Stride)."""
         if self.operation is None or not self.operation.bottoms:
             return False
         if self.primitive is STRIDE:
@@ -154,7 +154,7 @@ class Dim:
         return any(dim.discards for dim in below)
 
     def __repr__(self) -> str:
-        """Return a short text for messages: the operation below, and the size."""
+        """Return a short text for messages: the primitive below, and the size."""
         if self.operation is None:
             return f"output axis {self.position}:{self.size}"
         if self.is_reduce:
@@ -182,7 +182,7 @@ def output_axis(index: int, size: Size) -> Dim:
 
 
 def reduce(domain: Size, number: int = 0) -> Dim:
-    """Return a reduction loop; `number` tells loops of the same domain apart."""
+    """Return a reduction loop over `domain`; `number` tells loops of equal domains apart."""
     return Operation(REDUCE, (domain, number), ()).tops[0]
 
 

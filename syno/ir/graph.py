@@ -66,7 +66,7 @@ class PGraph:
 
     @cached_property
     def id(self) -> str:
-        """Content id, 32 hexadecimal digits."""
+        """Content id of the operator, 32 hexadecimal digits."""
         parts = ["pgraph"]
         for title, dims in (("output", self.output), ("input", self.input), ("expand", self.expansions)):
             parts += [title, *(dim.id for dim in dims)]
@@ -91,12 +91,12 @@ class PGraph:
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
-        """All operations except the Reduces, each after those below it, in an order that depends on content only."""
+        """All operations except the Reduces, each after the operations below it, in an order that depends on content only."""
         return self._order[0]
 
     @cached_property
     def labels(self) -> Mapping[Dim, str]:
-        """A label for each dim: `i0` for output axes, `r0` reductions, `w1[0]` axes of weights, `d0` others."""
+        """A label for each dim: `i0` for output axes, `r0` for reductions, `w1[0]` for axes of weights, `d0` for others."""
         return self._order[1]
 
     @cached_property
@@ -108,18 +108,18 @@ class PGraph:
 
     @cached_property
     def expand_operations(self) -> tuple[Operation, ...]:
-        """The Expand above each expansion."""
+        """The Expand operations, one above each expansion."""
         return tuple(expand(dim) for dim in self.expansions)
 
     @cached_property
     def sizes(self) -> tuple[Size, ...]:
-        """The sizes that must be whole numbers: those of all dims, and the parameters of Merges and Strides."""
+        """All sizes that must be whole numbers: those of dims, and the parameters of Merges and Strides."""
         factors = (operation.parameter for operation in self.operations if isinstance(operation.parameter, Size))
         return tuple(dict.fromkeys([*(dim.size for dim in self.labels), *factors]))
 
     @cached_property
     def variables(self) -> VariableTable:
-        """The variables that occur, with their defaults."""
+        """The variables that occur in the operator, with their defaults."""
         used: set[Variable] = {variable for size in self.sizes for variable in size.variables}
         names = {variable.name for variable in used}
         return VariableTable(used, {name: value for name, value in self.defaults.items() if name in names})
@@ -142,7 +142,7 @@ class PGraph:
                 raise SizeError(f"size {size} is larger than {LARGEST_NUMBER} for {valuation}; no axis may be longer than that")
 
     def weight_sizes(self, weight: int) -> tuple[Size, ...]:
-        """Return the shape of weight number `weight`, counted from 1."""
+        """Return the shape of weight number `weight`, counted from 1, as sizes."""
         return tuple(dim.size for dim in self.weights[weight - 1])
 
     @cached_property
@@ -204,7 +204,7 @@ class PGraph:
     # ---- variants, text -----------------------------------------------------------------------------------------
 
     def renamed(self, name: str, **defaults: int) -> PGraph:
-        """Return the same operator under another name, with more defaults."""
+        """Return the same operator with another name, and with further default values of variables."""
         return replace(self, name=name, defaults={**self.defaults, **defaults})
 
     def mapped(

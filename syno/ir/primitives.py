@@ -20,16 +20,16 @@ from syno.base.errors import GraphError
 
 
 class Arithmetic(Protocol):
-    """The operations on coordinates that need sizes. `+`, `-`, `*`, `//` and `%` are those of the coordinate type."""
+    """The operations on coordinates that involve sizes. `+`, `-`, `*`, `//` and `%` are those of the coordinate type."""
 
     def size(self, size: Size) -> Any:
-        """Return the value that coordinates are multiplied and divided by."""
+        """Return a size as a value by which coordinates can be multiplied and divided."""
 
     def half(self, size: Size) -> Any:
         """Return `size // 2`."""
 
     def guard(self, index: Any, extent: Size) -> Any:
-        """Return `index`, and note that the whole summand is zero where it is not in [0, extent)."""
+        """Return `index`, and record that the whole summand is zero where the index is not in [0, extent)."""
 
 
 class ParameterKind(Enum):
@@ -52,13 +52,13 @@ class Primitive:
     """One row of Table 1.
 
     Attributes:
-        name: as in the text of an operator.
+        name: the primitive's name in the text of an operator.
         rule: the row of the table, as `[coordinates]:[sizes] <- [coordinates]:[sizes]`, bottom to top.
-        meaning: the same in data flow, in words.
+        meaning: the effect on data that flows from top to bottom, in words.
         bottoms, tops: the names of the coordinates below and above.
         parameter: the kind of parameter.
-        top_sizes: `(sizes, parameter)` -> the sizes above, from those below.
-        index: `(arithmetic, coordinates, sizes, parameter)` -> the coordinates above.
+        top_sizes: function `(sizes, parameter)` of the sizes below that returns the sizes above.
+        index: function `(arithmetic, coordinates, sizes, parameter)` of the coordinates below that returns those above.
     """
 
     name: str

@@ -176,12 +176,12 @@ def _renumbered(operator: PGraph, number: dict[int, int]) -> PGraph:
 
 
 def renamed_size(size: Size, names: Mapping[Variable, Variable]) -> Size:
-    """Return a size with other variables."""
+    """Return a size with its variables renamed."""
     return Size({names.get(variable, variable): exponent for variable, exponent in size.exponents})
 
 
 def renamed_parameter(parameter: Parameter, names: Mapping[Variable, Variable]) -> Parameter:
-    """Return the parameter of an operation with other variables."""
+    """Return the parameter of an operation with its variables renamed."""
     if isinstance(parameter, Size):
         return renamed_size(parameter, names)
     return (renamed_size(parameter[0], names), parameter[1]) if isinstance(parameter, tuple) else parameter
@@ -236,7 +236,7 @@ def with_own_size(operator: PGraph, axis: int, name: str) -> PGraph:
 
 
 def for_wide_pictures(operator: PGraph) -> PGraph:
-    """Return an operator for square pictures as one for pictures [N, C, H, W]; see `with_own_size`."""
+    """Return an operator for square pictures [N, C, H, H] as an operator for pictures [N, C, H, W]; see `with_own_size`."""
     return operator if WIDTH in operator.variables else with_own_size(operator, WIDTH_AXIS, WIDTH)
 
 
@@ -255,7 +255,7 @@ def _loops(operator: PGraph) -> Iterator[Operation]:
 
 
 def _parameter_size(operation: Operation) -> Size:
-    """Return the size in the parameter of an operation; 1 if there is none."""
+    """Return the size that is the parameter of an operation; 1 if its parameter is no size."""
     parameter = operation.parameter
     size = parameter[0] if isinstance(parameter, tuple) else parameter
     return size if isinstance(size, Size) else ONE

@@ -16,7 +16,7 @@ Weight = tuple[Dim, ...]  # the weight sides of its Shares, in the order of the 
 
 
 def operations_below(tops: Iterable[Dim]) -> tuple[Operation, ...]:
-    """Return every operation below the dims of the tensors, Reduces included, each once."""
+    """Return every operation below the given dims of tensors, Reduces included, each once."""
     found: dict[Operation, None] = {}
     pending = list(tops)
     while pending:
@@ -69,7 +69,7 @@ def ordered(
 
 
 def numbered(loops: Iterable[Dim]) -> dict[Dim, Dim]:
-    """Return a new reduction for each of `loops`; those of one size are numbered from 0, in the order given."""
+    """Return a new reduction for each of `loops`; reductions of one size are numbered from 0, in the order of the loops."""
     counts: Counter[Size] = Counter()
     new: dict[Dim, Dim] = {}
     for loop in loops:
@@ -124,7 +124,7 @@ def check(
         operations: every operation below the tensors' dims, Reduces included.
         output, input, weights, expansions: as in a pGraph.
 
-    Raises GraphError for the first rule that is broken, which is the same one whenever the graph is built.
+    Raises GraphError for the first broken rule; it is the same rule in every process.
     """
     for position, dim in enumerate(output):
         if not dim.is_output or dim.position != position:

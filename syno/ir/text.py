@@ -42,7 +42,7 @@ _DIM = rf"({_NAME})\s*:\s*(\S+)"
 
 
 class Parser:
-    """The parser of one text, with its state.
+    """The parser of one operator's text, with its state.
 
     Args:
         source: the name of the text or its file, for messages.
@@ -65,7 +65,7 @@ class Parser:
         self.id: str | None = None
 
     def parse(self, text: str) -> PGraph:
-        """Return the operator that the text describes. Raises ParseError for the first thing that is wrong."""
+        """Return the operator that the text describes. Raises ParseError for the first error in the text."""
         if len(text) > MOST_CHARACTERS:
             raise ParseError(f"{self.source}: {len(text)} characters; an operator's text has at most {MOST_CHARACTERS}")
         for number, raw in enumerate(text.splitlines(), 1):
@@ -192,7 +192,7 @@ class Parser:
         return tuple(dims)
 
     def _parameter(self, kind: ParameterKind, text: str) -> tuple[tuple[int, int], Parameter]:
-        """Return the weight's number and axis (for a Share, else 0, 0), and the parameter."""
+        """Return (weight, axis) of a Share, or (0, 0) for other primitives, and the parameter in the text."""
         match kind:
             case ParameterKind.BLOCK | ParameterKind.FACTOR:
                 return (0, 0), self._size(text)
@@ -273,7 +273,7 @@ def parse(text: str, source: str = "operator text") -> PGraph:
 
 
 def parse_stored(text: str, source: str = "operator text", name: str | None = None) -> PGraph:
-    """Return the operator in a text that a program has stored, under this name; by default under its own.
+    """Return the operator in a text that a program has stored; `name`, if given, replaces the name in the text.
 
     Raises ParseError as `parse` does.
     """

@@ -1,4 +1,4 @@
-"""The latency of a network's layers on this machine, as they are and replaced by operators."""
+"""The latency of a network's layers on this machine, original and replaced by operators."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def layer_latency(
         settings: options of `tune: latency` in docs/options.md, such as `threads` (1) and `least_ms` (500 for each layer).
 
     Returns a table with a row for each layer and operator: `layer`, `operator`, `latency_ms` with the ends of its 95 %
-    interval, and `speedup` over the layer as it is, among others (`syno.run.values.Latency`). `syno.plot.layer_latency` draws
+    interval, and `speedup` over the original layer, among others (`syno.run.values.Latency`). `syno.plot.layer_latency` draws
     it.
 
     Raises MisfitError if an operator does not fit a layer, SpecError for invalid settings or if there is no layer to replace.

@@ -123,11 +123,11 @@ class Classification(Task):
         return functional.cross_entropy(model(inputs), labels.masked_fill(labels < 0, -100))
 
     def counted(self, batch: Any) -> float:
-        """Return the number of labels that are not ignored."""
+        """Return the number of labels in a batch that are not ignored."""
         return int((self._pair(batch)[1] >= 0).sum())
 
     def score(self, model: nn.Module) -> float:
-        """Return the accuracy: the fraction of test labels that the network predicts."""
+        """Return the accuracy: the fraction of test labels that the network predicts correctly."""
         right = count = 0
         for batch in self.tests(model):
             inputs, labels = self._pair(batch)
@@ -139,7 +139,7 @@ class Classification(Task):
         return right / count
 
     def difference(self, output: Any, taught: Any) -> torch.Tensor:
-        """Return the divergence of the class probabilities; see `divergence`."""
+        """Return the divergence of the network's class probabilities from the teacher's; see `divergence`."""
         return divergence(output, taught, 1)
 
     def _pair(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
@@ -298,7 +298,7 @@ def _task(
     fit: Callable[..., object] | None,
     example_inputs: Any,
 ) -> Task:
-    """Return the task of a call. Raises SpecError if a part of it is invalid."""
+    """Return the task for the arguments of `speed_up`. Raises SpecError if one of them is invalid."""
     if loss is None and fit is None:
         if score is not None or metric is not None:
             raise SpecError("a score of your own needs a loss of your own; give loss=..., or fit=...")
@@ -319,8 +319,8 @@ class _Call:
     """A call of `speed_up` in a folder: its experiment, and the pickled objects for the processes of its stages.
 
     Args:
-        folder: of the experiment and its results.
-        model, task: the objects.
+        folder: folder of the experiment and its results.
+        model, task: the network and the task, as objects.
         workload: settings of the workload, without the objects.
         options: other options of the experiment.
     """
@@ -340,7 +340,7 @@ class _Call:
 
     @property
     def config(self) -> Path:
-        """The file of the experiment."""
+        """The path of the experiment's file."""
         return self.folder / CONFIG
 
     @property
@@ -449,7 +449,7 @@ class _Run:
     """A run of the workflow of a call.
 
     Args:
-        call: with the experiment.
+        call: the call, with the experiment.
         lock: descriptor of the folder's lock.
         cores: number of processor cores.
         minutes: time after which no more operators are tried.
@@ -461,7 +461,7 @@ class _Run:
         self.deadline = None if minutes is None else time.monotonic() + 60 * minutes * SEARCH_SHARE
 
     def finish(self) -> None:
-        """Run all stages. TrainingError if one failed; KeyboardInterrupt after the jobs have stopped."""
+        """Run all stages of the workflow. TrainingError if one failed; KeyboardInterrupt after the jobs have stopped."""
         searched = self.call.folder / FROZEN
         with display() if self.shows else nullcontext(None) as shown:
             if self.deadline is not None and not searched.is_file() and not self._workflow(shown, [str(searched)]):
@@ -470,7 +470,10 @@ class _Run:
             self._workflow(shown)
 
     def _workflow(self, shown: Display | None, targets: Sequence[str] = ()) -> bool:
-        """Run the workflow up to the targets; return whether it completed. With targets, it is interrupted at the deadline."""
+        """Run the workflow up to the targets; return whether it completed.
+
+        A run with targets is interrupted at the deadline.
+        """
         arguments = command(str(self.call.config), LOCAL, self.cores, targets, self.call.folder)
         with (self.call.folder / LOG).open("ab") as log:
             process = subprocess.Popen(
@@ -548,7 +551,7 @@ def _alone(folder: Path, check: Callable[[], object]) -> Iterator[int]:
 
 
 def _is_locked(file: IO[str]) -> bool:
-    """Lock a file; return False if another process holds the lock."""
+    """Lock an open file; return False if another process holds the lock."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -579,7 +582,7 @@ class SpeedUp:
     'speed_up'
 
     Attributes:
-        folder: of the experiment and its results, as `syno top`, `syno get` and `syno.plot` take it.
+        folder: folder of the experiment and its results, as `syno top`, `syno get` and `syno.plot` take it.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -590,9 +593,9 @@ class SpeedUp:
         """Score the network of an earlier answer on the batches of a task; record the answer's age and the score for display.
 
         Args:
-            task: of this call.
-            trained_at: time of the answer.
-            settings: of the training.
+            task: the task of this call.
+            trained_at: time of the earlier answer.
+            settings: settings of the training.
 
         Raises DataError if the score differs from that in the record of the training.
         """
@@ -617,7 +620,7 @@ class SpeedUp:
 
     @cached_property
     def experiment(self) -> Experiment:
-        """The experiment."""
+        """The experiment that `speed_up` wrote into the folder."""
         return load_experiment(str(self.folder))
 
     @cached_property

@@ -57,7 +57,7 @@ class NetworkObjective(ABC):
     @property
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """The settings on which its results depend, as JSON."""
+        """The settings on which the objective's results depend, as JSON."""
 
     @property
     def identity(self) -> Identity | None:
@@ -70,7 +70,7 @@ class NetworkObjective(ABC):
 
     @abstractmethod
     def evaluation(self, spec: OperatorSpec, original: Mapping[str, Any] | None = None) -> Evaluation:
-        """Return the evaluation of the operators of a spec, which adds the original network's metrics to theirs.
+        """Return the evaluation of a spec's operators, which adds the original network's metrics to the operators' metrics.
 
         Raises SpecError if the spec is for other layers.
         """
@@ -83,7 +83,7 @@ class ValueReward(Reward):
     needs = (VALUE,)
 
     def of(self, metrics: Metrics) -> Outcome:
-        """Return the metric; a Failure if it is below 0 or above 1."""
+        """Return the metric `value` as the reward; a Failure if it is below 0 or above 1."""
         value = float(metrics[VALUE])
         if 0 <= value <= 1:
             return value
@@ -128,7 +128,7 @@ def _takes_report(objective: Objective) -> bool:
 
 
 def _is_needed(signature: inspect.Signature) -> bool:
-    """Return whether a second argument is required, or is called `report`."""
+    """Return whether a function's second argument is required, or is called `report`."""
     places = [
         parameter
         for parameter in signature.parameters.values()

@@ -71,7 +71,7 @@ def trials_of(source: Source) -> pandas.DataFrame:
 
 
 def run_of(source: Source) -> Run | None:
-    """Return the run of an experiment; None for other sources, or if it has no tables yet."""
+    """Return the run of an experiment; None for a source of another kind, or for an experiment without tables."""
     if isinstance(source, Study | pandas.DataFrame):
         return None
     experiment = find_experiment(str(source))
@@ -86,7 +86,10 @@ def layers_of(source: pandas.DataFrame | str | Path) -> Sequence[Latency]:
 
 
 def one_target(latencies: Sequence[Latency], device: str | None, compiler: str | None) -> list[Latency]:
-    """Return the latencies of one device and compiler. Raises SpecError if there are none, or several combinations."""
+    """Return the latencies of one device and compiler.
+
+    Raises SpecError if there are none, or several combinations to choose from.
+    """
     chosen = [latency for latency in latencies if device in (None, latency.device) and compiler in (None, latency.compiler)]
     targets = {latency.target for latency in chosen}
     if len(targets) == 1:
@@ -145,7 +148,7 @@ class OwnWorkload(Workload):
 
     @cached_property
     def paths(self) -> ExecutionPaths:
-        """The execution paths, see `Workload.paths`. Warns if there are several."""
+        """The execution paths of the network, see `Workload.paths`. Warns if there are several."""
         paths = super().paths
         if paths.description:
             warnings.warn(paths.description, stacklevel=2)
@@ -153,7 +156,7 @@ class OwnWorkload(Workload):
 
     @property
     def example(self) -> Any:
-        """Example inputs, see `Workload.example`."""
+        """Example inputs of the network, see `Workload.example`."""
         inputs = super().example
         return inputs if self.samples is None else of_batch(inputs, self.samples)
 
@@ -195,10 +198,10 @@ class Training(NetworkObjective):
                 that returns a module: it is called for each training, with torch's seed set to `seed`.
             data: a `syno.DataSet`, a name in `syno.DATASETS`, or a `syno.Task` with your own loss and score.
             where: the layers to replace: the name of a rule, or names and patterns of layers; see `syno.substitute`.
-            seed: of the operators' weights and of the order of the data.
+            seed: seed of the operators' weights and of the order of the data.
             checkpoints: folder for checkpoints, from which interrupted trainings resume; None: they start anew.
             check_gradients: whether operators that cannot learn on the first batch fail without training.
-            settings: of the training, such as `epochs=4` or `device="cuda"`; docs/training.md describes them.
+            settings: settings of the training, such as `epochs=4` or `device="cuda"`; docs/training.md describes them.
 
         Raises SpecError for unknown or invalid settings, UnknownNameError for an unknown data set, UserCodeError if the network
         fails.
@@ -292,7 +295,7 @@ class Training(NetworkObjective):
 
 
 def _layers(spec: OperatorSpec, names: frozenset[str]) -> Counter[Row]:
-    """Return the number of layers for each combination of values of these variables."""
+    """Return the number of layers for each combination of values of the variables `names`."""
     counts: Counter[Row] = Counter()
     for layer in spec.layers:
         counts[tuple((name, value) for name, value in sorted(layer.values.items()) if name in names)] += layer.count
@@ -300,7 +303,7 @@ def _layers(spec: OperatorSpec, names: frozenset[str]) -> Counter[Row]:
 
 
 def _variables_of_layers(spec: OperatorSpec) -> frozenset[str]:
-    """Return the variables with values in layers, without the batch."""
+    """Return the names of the variables that have values in layers, except the batch."""
     return frozenset(spec.layers[0].values) - {"N"}
 
 

@@ -39,7 +39,7 @@ class Stoppable(Evaluation):
             return self.evaluation.screen(operator)
 
     def forget(self, operator: PGraph) -> None:
-        """Let the evaluation delete the checkpoint of an operator whose evaluation will not be resumed."""
+        """Let the wrapped evaluation delete the checkpoint of an operator whose evaluation will not be resumed."""
         self.evaluation.forget(operator)
 
 
@@ -68,7 +68,7 @@ class _UninterruptedReport(Report):
 
 @dataclass(frozen=True)
 class StoppingDisplay:
-    """A display that stops the worker after a signal; it forwards progress to `shown`, if given."""
+    """A display that stops the worker after a signal; it forwards progress to the display `shown`, if there is one."""
 
     interruption: Interruption
     shown: Display | None = None
@@ -119,7 +119,7 @@ def find_evaluation(name: str, spec: OperatorSpec, original: Cost | None = None)
         spec: the spec of the operators.
         original: the cost of the original model, for evaluations that compare with it.
 
-    Raises SpecError if `name` is neither, or cannot be imported.
+    Raises SpecError if there is no evaluation of this name, or it cannot be imported.
     """
     if name in EVALUATIONS:
         return EVALUATIONS[name](spec, original)

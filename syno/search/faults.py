@@ -2,8 +2,8 @@
 
 There are three kinds. "operator": the operator cannot be lowered, does not fit, needs too much memory, or trains to NaN; the
 search goes on without it. "machine": the disk is full, a device or data is missing; the trial is requeued, and another worker
-may evaluate it. "function": the user's model, data or evaluation raised another exception, probably a bug; a single one is a
-failed trial like any other, and equal ones in a row stop the study.
+may evaluate it. "function": the user's model, data or evaluation raised another exception, probably a bug; a single
+failure is a failed trial like any other, and equal failures in a row stop the study.
 
 >>> fault_of(OSError(28, "No space left on device")).kind
 'machine'
@@ -79,9 +79,9 @@ class Fault:
 
     Attributes:
         kind: "operator", "machine" or "function"; see the module.
-        message: the text of an error that Syno raised; of any other, the end of its traceback.
+        message: the message of an error that Syno raised; for any other error, the end of its traceback.
         cause: the cause in one line.
-        lasts: whether retries in this process would fail, too, because a device is lost.
+        lasts: whether retries in this process would fail as well, because a device is lost.
         may_pass: whether the same command may succeed later or elsewhere, as after a full disk or a lost connection.
     """
 
@@ -130,7 +130,7 @@ def may_pass(error: BaseException) -> bool:
 
 
 def alike(cause: str) -> str:
-    """Return the signature shared by equal failures: the cause without numbers, sizes, ids, addresses and paths."""
+    """Return the signature that equal failures share: the cause without numbers, sizes, ids, addresses and paths."""
     return re.sub(r"(?:#[\s,x]*)+", "# ", re.sub(r"\S*[\d/]\S*|\b(?:nan|inf)\b", "#", cause)).strip()
 
 
@@ -177,7 +177,7 @@ def _one_line(text: str) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """Return file and line where an exception was raised: the last frame outside of installed packages."""
+    """Return the file and line where an exception was raised: the last frame outside of installed packages."""
     frames = traceback.extract_tb(error.__traceback__)
     libraries = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
     own = [frame for frame in frames if not any(frame.filename.startswith(folder) for folder in libraries)]

@@ -46,11 +46,11 @@ class Goal(Settings):
     compiler: str = "inductor"
     """the compiler of both networks, as in `tune: compilers`; `tune: latency` has the settings of timing"""
     most_parameters: Share | None = None
-    """largest share of the original's parameters"""
+    """largest number of parameters, as a share of the original's"""
     most_memory: Share | None = None
-    """largest share of the original's memory (the peak over the layers, in bytes)"""
+    """largest memory (the peak over the layers, in bytes), as a share of the original's"""
     most_file_size: Share | None = None
-    """largest share of the size of the original's file of weights"""
+    """largest size of the file of weights, as a share of the original's"""
     most_screened: Annotated[int, Field(ge=1)] | None = None
     """number of screened-out operators after which the search ends; null: 20 times `study: n_trials`"""
 
@@ -92,12 +92,12 @@ class Goal(Settings):
 
     @property
     def limits(self) -> dict[str, float]:
-        """Limits of costs by the option's name, as shares of the original's."""
+        """Limits on costs of the network, as shares of the original's, by the name of the option."""
         return {name: share for name in COSTS if (share := getattr(self, name)) is not None}
 
     @property
     def measures(self) -> bool:
-        """Whether latencies must be measured."""
+        """Whether the goal needs measured latencies."""
         return self.speedup is not None or self.find != "most_accurate"
 
     @property
@@ -109,7 +109,7 @@ class Goal(Settings):
 
     @property
     def place(self) -> str:
-        """Compiler and device in words."""
+        """The compiler and the device of the goal, in words."""
         return f"{self.compiler} on {self.device}"
 
     def screened_for(self, n_trials: int) -> int:

@@ -45,7 +45,7 @@ Step: TypeAlias = float  # epochs or rounds of an evaluation; whole numbers are 
 
 
 def as_step(epochs: float | str) -> Step:
-    """Return a number of epochs, as int if it is whole. Raises ValueError for a text that is no number."""
+    """Return a number of epochs as an int if it is whole, else as a float. Raises ValueError for a text that is no number."""
     step = float(epochs)
     return int(step) if step.is_integer() else step
 
@@ -121,7 +121,7 @@ class HalvingSettings(Settings):
         return rungs
 
     def part_of_training(self, rounds: int) -> float:
-        """Return the fraction of all trials' rounds that a large study trains."""
+        """Return the fraction of all trials' rounds that a large study with this early stopping trains."""
         rungs = self.rungs(rounds)
         ends, shares = [*rungs, rounds], [1.0, *rungs.values()]
         return sum(share * (end - first) for share, first, end in zip(shares, [0, *ends], ends, strict=False)) / rounds
@@ -133,7 +133,7 @@ class Rungs:
     At each rung, the best `share * n` trials continue, rounded up, where n is the number of trials at the first rung.
 
     Attributes:
-        keep: the share that continues, by step.
+        keep: the share of trials that continues, by step.
     """
 
     def __init__(self, keep: Mapping[Step, float]) -> None:
@@ -166,11 +166,11 @@ class Rungs:
         return -self._entries[step][trial][0]
 
     def place(self, trial: int, step: Step) -> int:
-        """Return the rank of a trial at a rung, 1 for the best; among equal values, the earlier trial is better."""
+        """Return the rank of a trial at a rung, 1 for the best; among equal values, the earlier trial ranks better."""
         return bisect_left(self._order[step], self._entries[step][trial]) + 1
 
     def places(self, step: Step) -> int:
-        """Return the number of trials that currently continue at a rung."""
+        """Return the number of trials that may continue at a rung with the values so far."""
         return math.ceil(self.keep[step] * self.trials - ROUNDING)
 
     @property
@@ -179,15 +179,15 @@ class Rungs:
         return max(map(len, self._order.values()), default=0)
 
     def goes_on(self, trial: int, step: Step) -> bool:
-        """Return whether a trial is currently among those that continue at a rung."""
+        """Return whether a trial is among those that continue at a rung, with the values so far."""
         return self.place(trial, step) <= self.places(step)
 
     def is_overtaken(self, trial: int, step: Step) -> bool:
-        """Return whether a trial was once so far behind at a rung that it is stopped for good."""
+        """Return whether a trial has been so far behind at a rung that it is stopped for good."""
         return trial in self._overtaken[step]
 
     def best(self, paused: Mapping[int, Step]) -> list[int]:
-        """Return the paused trials to promote, those at the highest rung first, best first.
+        """Return the paused trials to promote: those at the highest rung first, then by rank.
 
         Args:
             paused: the rung at which each paused trial waits.
@@ -199,6 +199,6 @@ class Rungs:
         return promoted
 
     def _bound(self, step: Step) -> float:
-        """Return the rank beyond which a trial is stopped for good: two standard deviations behind the last that continues."""
+        """Return the rank beyond which a trial is stopped for good: two standard deviations behind the last one to continue."""
         share, count = self.keep[step], self.trials
         return math.ceil(share * count - ROUNDING) + DEVIATIONS * math.sqrt(count * share * (1 - share))

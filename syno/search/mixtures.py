@@ -37,10 +37,10 @@ Place: TypeAlias = tuple[str, str]  # the names of a layer and of an operator in
 
 
 class Option(NamedTuple):
-    """An operator in a layer.
+    """An operator in a layer, with its saving of time and its loss of score.
 
     Attributes:
-        saving: the time that it saves, as a share of the original network's; below 0 if it is slower than the layer.
+        saving: the time that the operator saves, as a share of the original network's; below 0 if it is slower than the layer.
         loss: the expected loss of the network's score.
     """
 
@@ -79,8 +79,9 @@ def cheapest(
     values, pairs = [options[layer][name] for layer, name in places], [pair for pair in less or {} if set(pair) <= set(places)]
 
     def row(chosen: Collection[Place], number: int | None = None) -> Any:
-        """Return a row of coefficients: 1 for these options, -2 for the pair with this number. Columns are options, then
-        pairs.
+        """Return a row of the integer program: 1 for the `chosen` options, -2 for the pair with this number.
+
+        Columns are options, then pairs of options.
         """
         of_options = [float(place in chosen) for place in places]
         return np.array([*of_options, *(-2.0 * (number == other) for other in range(len(pairs)))])
@@ -112,7 +113,7 @@ class Prices:
 
     Attributes:
         options: for each layer, the options by the operator's name.
-        time: of the network without operators, as a share of the original's.
+        time: time of the network without operators, as a share of the original's.
         fixed, apart, most, less: see `cheapest`.
         kept: measured share of the predicted saving, for the last mixture.
     """
@@ -126,12 +127,12 @@ class Prices:
     kept: float = 1.0
 
     def target(self, speedup: float, before: float | None = None) -> float:
-        """Return the sum of savings to demand for a mixture of this speedup; `before` is the demand of the last round."""
+        """Return the sum of savings to demand of a mixture for this speedup; `before` is the demand in the last round."""
         needed = (self.time - 1 / speedup) / self.kept
         return needed if before is None else max(before + MORE * self.time, needed)
 
     def cheapest(self, saving: float, others: Collection[Collection[Place]] = ()) -> dict[str, str] | None:
-        """Return the choice with the least loss that has this saving, except those in `others`; None if there is none."""
+        """Return the choice with the least loss that saves this much, except the choices in `others`; None if there is none."""
         return cheapest(self.options, saving, self.fixed, [*self.apart, *others], self.most, self.less)
 
     def promised(self, choice: Mapping[str, str]) -> float:
@@ -154,13 +155,16 @@ class Prices:
         self.kept = max((self.time - 1 / speedup) / promised, LEAST_KEPT) if promised > 0 else 1.0
 
     def overlap(self, first: Place, second: Place, speedup: float | None) -> bool:
-        """Record the joint speedup of two options (None if unknown). Return whether the sum of their savings was wrong."""
+        """Record the joint speedup of two options (None if unknown).
+
+        Return whether their joint saving differs from the sum of both.
+        """
         alone = sum(self.options[layer][name].saving for layer, name in (first, second))
         self.less[first, second] = 0.0 if speedup is None else alone - (self.time - 1 / speedup)
         return abs(self.less[first, second]) > MORE * self.time
 
     def least_dropped(self, name: str) -> tuple[str, ...]:
-        """Return the layers with the least errors in which this operator has half of its total saving."""
+        """Return the layers with the least errors in which this operator has half of its total saving, to measure its loss."""
         alone = {layer: {name: choices[name]} for layer, choices in self.options.items() if name in choices}
         half = sum(option.saving for choices in alone.values() for option in choices.values()) / 2
         return tuple(cheapest(alone, half, [layer for layer in alone if layer in self.fixed]) or alone)
@@ -203,7 +207,7 @@ class SpeedSearch:
     bad: float = inf
 
     def tell(self, speedup: float, *, good: bool) -> None:
-        """Record whether the mixture of this speed loses little enough."""
+        """Record whether the mixture of this speed loses little enough score."""
         self.good, self.bad = (max(self.good, speedup), self.bad) if good else (self.good, min(self.bad, speedup))
 
     def next(self) -> float | None:

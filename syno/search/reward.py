@@ -108,7 +108,7 @@ class Reward(Settings, ABC):
         return min(max(value, 0.0), 1.0)
 
     def needed(self, metrics: Metrics) -> tuple[str, ...]:
-        """Return the names of the metrics that it reads, given the measured ones."""
+        """Return the names of the metrics that the reward reads, given the measured metrics."""
         return self.needs
 
     @abstractmethod
@@ -157,12 +157,12 @@ class RelativeReward(Reward):
         return self
 
     def needed(self, metrics: Metrics) -> tuple[str, ...]:
-        """Return the names of the scores that it reads: of the measured metric, or accuracies if there is none."""
+        """Return the names of the scores that the reward reads: of the measured metric, or of accuracy if none was measured."""
         metric = score_of(metrics) or ACCURACY.key
         return metric, f"{OF_ORIGINAL}{metric}", f"{CHANCE}{metric}"
 
     def of(self, metrics: Metrics) -> Outcome:
-        """Return the reward by the formula of the class."""
+        """Return the reward by the formula in the class's docstring."""
         names = self.needed(metrics)
         score, original, chance = (metrics[name] for name in names)
         if problem := learnt_nothing(names[0], original, chance):
@@ -176,7 +176,7 @@ def compared_scores(metric: str, score: float, chance: float) -> dict[str, float
 
     Args:
         metric: key of the score's metric.
-        score: of the original network, after the training that operators get.
+        score: score of the original network, after the training that operators get.
         chance: score of a network that has learnt nothing.
 
     Raises SpecError if the original network is not better than chance.
@@ -216,9 +216,9 @@ class GoalReward(Reward):
     needs = (*RelativeReward.needs, "speedup")
     compares_scores = True
     find: Find = "most_accurate"
-    """default: that of the goal, as for the two options below"""
+    """the goal's `find`; default: that of the experiment's goal, as for the two options below"""
     speedup: Positive | None = None
-    """least speedup"""
+    """required speedup over the original network"""
     lose_at_most: Annotated[float, Field(ge=0)] | None = None
     """largest loss of accuracy, or nats of loss, against the original; for another score, in its unit"""
     high: Positive = 1.1
@@ -227,16 +227,14 @@ class GoalReward(Reward):
     """exponent; the larger it is, the more the best operators stand out"""
 
     def needed(self, metrics: Metrics) -> tuple[str, ...]:
-        """Return the names of the scores that it reads, if any was measured, and of the speedup, if the reward depends on
-        it.
-        """
+        """Return the names of the metrics that the reward reads: scores, if any was measured, and the speedup, if it counts."""
         metric = score_of(metrics)
         scores = () if metric is None else (metric, f"{OF_ORIGINAL}{metric}", f"{CHANCE}{metric}")
         is_fast_needed = self.speedup is not None or self.find != "most_accurate" or metric is None
         return (*scores, "speedup") if is_fast_needed else scores
 
     def of(self, metrics: Metrics) -> Outcome:
-        """Return the reward by the formula of the class."""
+        """Return the reward by the formula in the class's docstring."""
         metric, speedup = score_of(metrics), metrics.get("speedup", 1.0)
         fast = speedup / (1 + speedup)
         if metric is None:
@@ -263,9 +261,9 @@ class FrontPoint(Settings):
     name: str
     """name of the rival, or 'original'"""
     speedup: Positive
-    """its speedup over the original"""
+    """the network's speedup over the original"""
     score: float
-    """mean score over its trainings, in the metric's unit"""
+    """mean score over the network's trainings, in the metric's unit"""
     deviation: Annotated[float, Field(ge=0)] = 0.0
     """standard deviation of the mean score"""
 
@@ -302,14 +300,14 @@ class GainReward(GoalReward):
         return self
 
     def needed(self, metrics: Metrics) -> tuple[str, ...]:
-        """Return the names of the scores that it reads, and of the speedup."""
+        """Return the names of the scores that the reward reads, and of the speedup."""
         if not self.front:
             return super().needed(metrics)
         metric = score_of(metrics) or ACCURACY.key
         return metric, f"{OF_ORIGINAL}{metric}", f"{CHANCE}{metric}", "speedup"
 
     def of(self, metrics: Metrics) -> Outcome:
-        """Return the reward by the formula of the class."""
+        """Return the reward by the formula in the class's docstring."""
         if not self.front:
             return super().of(metrics)
         metric, speedup = score_of(metrics) or ACCURACY.key, metrics["speedup"]
@@ -327,7 +325,7 @@ class GainReward(GoalReward):
         return share * min(1.0, speedup / (self.speedup or speedup))
 
     def score_to_beat(self, speedup: float, metric: str, original: float) -> float:
-        """Return the score to beat at a speedup: that of the front.
+        """Return the score to beat at a speedup, which is the score of the front.
 
         Args:
             speedup: the speedup.
@@ -341,7 +339,7 @@ class GainReward(GoalReward):
         return quality(max(front, least))
 
     def _neighbours(self, speedup: float) -> tuple[tuple[float, FrontPoint], ...]:
-        """Return the points of the front next to a speedup, with their interpolation weights; a single point at its ends."""
+        """Return the front's points on both sides of a speedup, with interpolation weights; a single point beyond its ends."""
         place = bisect_right([point.speedup for point in self.front], speedup)
         if place in (0, len(self.front)):
             return ((1.0, self.front[max(place - 1, 0)]),)
@@ -351,7 +349,7 @@ class GainReward(GoalReward):
 
 
 def relative_score(metrics: Metrics) -> float | None:
-    """Return the relative score, 0 for chance and 1 for the original network; None if it is unknown."""
+    """Return the relative score in these metrics, 0 for chance and 1 for the original network; None if it is unknown."""
     metric = score_of(metrics)
     if metric is None or not {f"{OF_ORIGINAL}{metric}", f"{CHANCE}{metric}"} <= metrics.keys():
         return None
@@ -383,7 +381,7 @@ class AccuracyReward(Reward):
         return self
 
     def of(self, metrics: Metrics) -> Outcome:
-        """Return the reward by the formula of the class."""
+        """Return the reward by the formula in the class's docstring."""
         accuracy = metrics["accuracy"]
         if accuracy <= 0:
             return Failure(f"the accuracy is {accuracy:g}; it must be above 0")
@@ -401,14 +399,14 @@ class FlopsReward(Reward):
     name = "flops"
     needs = ("accuracy", "flops", "original_flops")
     min_accuracy: Fraction = 0.6
-    """accuracy m from which FLOPs count"""
+    """accuracy m above which FLOPs count"""
     max_ratio: Positive = 0.9
-    """share of the original's FLOPs from which nothing counts as saved"""
+    """share of the original's FLOPs above which no saving counts"""
     power: Positive = 4
     """exponent; the larger it is, the more the best operators stand out"""
 
     def of(self, metrics: Metrics) -> Outcome:
-        """Return the reward by the formula of the class."""
+        """Return the reward by the formula in the class's docstring."""
         accuracy, original = metrics["accuracy"], metrics["original_flops"]
         if accuracy <= 0:
             return Failure(f"the accuracy is {accuracy:g}; it must be above 0")
@@ -432,7 +430,7 @@ class LossReward(Reward):
     """exponent; the larger it is, the more the best operators stand out"""
 
     def of(self, metrics: Metrics) -> Outcome:
-        """Return the reward by the formula of the class."""
+        """Return the reward by the formula in the class's docstring."""
         loss = metrics["loss"]
         if loss >= self.maximum:
             return Failure(f"the loss is {loss:g}; it must be below {self.maximum:g}")
@@ -454,7 +452,7 @@ class SavingsReward(Reward):
     """exponent; the larger it is, the more the best operators stand out"""
 
     def of(self, metrics: Metrics) -> Outcome:
-        """Return the reward by the formula of the class."""
+        """Return the reward by the formula in the class's docstring."""
         original = metrics[f"original_{self.what}"]
         if original <= 0:
             return Failure(f"original_{self.what} is {original:g}; it must be above 0", "function")

@@ -54,7 +54,7 @@ class Scheduler:
         terminator: Terminator | None = None,
         keep: Mapping[float, float] | None = None,
     ) -> None:
-        """Without `terminator`, failures never stop the worker; without `keep`, trials do not pause (`syno.search.halving`)."""
+        """Create the scheduler. Without `terminator`, failures never stop the worker; without `keep`, trials do not pause."""
         self.store = store
         self.policy = policy
         self.state = StudyState(most_attempts, keep=keep)
@@ -73,7 +73,7 @@ class Scheduler:
         """Update state and policy with all stored trials, in an order that depends only on the storage.
 
         Args:
-            trials: all trials, if the caller has just read them.
+            trials: all trials, if the caller has just read them; None: they are read here.
         """
         for entry in self.state.update(self.store.trials() if trials is None else trials):
             self._adopt(entry)
@@ -94,7 +94,7 @@ class Scheduler:
         self._to_tell[entry.number] = entry
 
     def _propose_again(self, entry: OperatorTrials) -> None:
-        """Repeat the proposal of this operator, so that policy and tree cache the same dead ends as then.
+        """Repeat the proposal of this operator, so that policy and tree cache the same dead ends as when it was made.
 
         This works as long as the study had one worker: with several, a proposal does not follow from the trials before it.
         """
@@ -119,7 +119,7 @@ class Scheduler:
             self.policy.report(entry.candidate, told[1], self.state.paused.rungs.value(entry.rank, told[1]))
 
     def begin(self, *, alone: bool = False) -> None:
-        """Start as a worker of the study. For `alone`, see `end_dead`."""
+        """Start as a worker of the study. With `alone`, the workers of all running trials count as dead (`end_dead`)."""
         trials = self.end_dead(alone=alone)
         if self.terminator is not None and not self.state.seen:
             self.state = self.terminator.begin(trials, self.state)
@@ -141,7 +141,7 @@ class Scheduler:
         return trials
 
     def _end_gone(self, trial: FrozenTrial, alone: bool) -> bool:
-        """End a running trial if its worker is dead. Return whether it was."""
+        """End a running trial if its worker is dead. Return whether it was ended."""
         result, trial_id = Result.of(trial), self.store.id_of(trial)
         if result is not None:  # its worker died between storing the result and ending the trial
             self.store.end(trial_id, result.state, result.reward)
@@ -153,7 +153,7 @@ class Scheduler:
         return True
 
     def next(self, most: int, most_screened: float = inf) -> RunningTrial | None:
-        """Create a trial for this worker and return it; None if none of the first `most` operators needs one.
+        """Create the next trial for this worker and return it; None if none of the first `most` operators needs a trial.
 
         Operators that were screened out do not count. After `most_screened` of them, nothing new is proposed. None is not
         final: while `has_unfinished`, trials of other workers may still be interrupted and requeued.
@@ -228,7 +228,7 @@ class Scheduler:
         return RunningTrial.of(trial_id, created.number, proposal.operator, None if assignment is None else assignment.entry)
 
     def _may_run(self, trial: RunningTrial, most: int) -> bool:
-        """Return whether the trial that was just created is needed. If not, end it."""
+        """Return whether the trial that this worker has just created is needed. If not, end it."""
         assignment = self.state.assignment(trial.number)
         if assignment is None:  # from now on, diverge from workers that propose at the same time
             self._salt = str(trial.number)
@@ -255,7 +255,7 @@ class Scheduler:
         return assignment is None or not rungs.has(assignment.entry.rank, step) or rungs.goes_on(assignment.entry.rank, step)
 
     def stopped_for_good(self) -> list[PGraph]:
-        """Return the operators of paused trials that were stopped for good since the last call."""
+        """Return the operators of paused trials that were stopped for good since the last call, to delete their checkpoints."""
         entries = self.state.paused.take_stopped()
         trials = self.store.trials() if entries else []
         return [operator_of(trials[entry.number]) for entry in entries]
@@ -287,7 +287,7 @@ class Terminator:
         return withdrawn(self._store.attributes).keys() != self.withdrawn
 
     def begin(self, trials: Sequence[FrozenTrial], empty: StudyState) -> StudyState:
-        """Return an empty state with the settings of `empty`, for a worker that begins, without the withdrawn trials.
+        """Return an empty state with the settings of `empty`, without the withdrawn trials, for a worker that begins.
 
         If an earlier worker was killed just before it withdrew the last failures, they are withdrawn now.
         """
@@ -301,9 +301,7 @@ class Terminator:
             self._withdraw(equal, _cause(equal[-1]))
 
     def check(self, state: StudyState) -> None:
-        """Raise SearchStoppedError if evaluations fail alike, here or at other workers, or if the study's settings have
-        changed.
-        """
+        """Raise SearchStoppedError if evaluations of any worker fail alike, or if the study's settings have changed."""
         if (
             state.last_success < 0 or state.has_blamed_function
         ):  # otherwise no worker can have stopped the study, and a query is saved
@@ -318,7 +316,8 @@ class Terminator:
     def check_end(self, state: StudyState, n_trials: int) -> None:
         """Raise SearchStoppedError if a study has ended and all of its trials failed.
 
-        Not if operators were screened out and the user's function is not to blame: that no operator meets the goal is a result.
+        Not if operators were screened out and the user's function is not to blame: it is a result that no operator meets the
+        goal.
         """
         if not n_trials or not state.finished or state.last_success >= 0 or state.unfinished(n_trials):
             return
@@ -378,7 +377,7 @@ def stopped_by_machine(name: str, fault: Fault) -> SearchStoppedError:
 
 
 def equal_failures(state: StudyState) -> list[OperatorTrials]:
-    """Return the last ended operators in which the user's function failed alike, in their order."""
+    """Return the last operators whose evaluation ended, if the user's function failed alike in all of them, in their order."""
     equal: list[OperatorTrials] = []
     for entry in reversed(state.entries):
         if entry.outcome is None or entry.screened:

@@ -102,7 +102,7 @@ class ScreenedEvaluation(Evaluation):
     """An evaluation with screening.
 
     Attributes:
-        evaluation: of the operators that pass.
+        evaluation: evaluates the operators that pass.
         screening: screens the operators.
     """
 
@@ -110,13 +110,13 @@ class ScreenedEvaluation(Evaluation):
     screening: Screen
 
     def __call__(self, operator: PGraph, report: Report) -> Mapping[str, float]:
-        """Evaluate an operator that has passed screening."""
+        """Return the metrics of an operator that has passed screening, by the wrapped evaluation."""
         return self.evaluation(operator, report)
 
     def screen(self, operator: PGraph) -> Screening:
-        """Screen an operator."""
+        """Screen an operator by the goal."""
         return self.screening(operator)
 
     def forget(self, operator: PGraph) -> None:
-        """Let the evaluation delete the checkpoint of an operator whose evaluation will not be resumed."""
+        """Let the wrapped evaluation delete the checkpoint of an operator whose evaluation will not be resumed."""
         self.evaluation.forget(operator)

@@ -32,7 +32,10 @@ def study_settings(
     most_attempts: int,
     more: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return all settings that the trials of a study depend on, as JSON. `more` has settings of space and evaluation."""
+    """Return all settings that the trials of a study depend on, as JSON.
+
+    `more` has the settings of the space and the evaluation.
+    """
     settings = {
         "format": FORMAT,
         SPACE: space_id,
@@ -48,7 +51,7 @@ def study_settings(
 
 
 def agree(store: TrialStore, settings: dict[str, Any], place: str) -> None:
-    """Store the settings of a new study, or check that an existing study has the same.
+    """Store the settings of a new study, or check that an existing study has the same settings.
 
     If no trial has succeeded yet, the study takes the new settings, with a warning that names the differences, and its trials
     do not count. Raises SpecError with the differences if a trial has succeeded, or is being evaluated by another worker.
@@ -82,14 +85,14 @@ def agree(store: TrialStore, settings: dict[str, Any], place: str) -> None:
 
 
 def _trials(store: TrialStore) -> Sequence[FrozenTrial]:
-    """Return all trials, after ending those of dead workers."""
+    """Return all trials of the study, after ending the trials of dead workers."""
     trials = store.trials()
     running = [trial for trial in trials if is_running(trial)]
     return store.trials() if running and store.end_stale(running) else trials
 
 
 def _why_kept(trials: Sequence[FrozenTrial]) -> str:
-    """Return why a study with these trials takes no other settings, as a sentence and a space; "" if it takes them."""
+    """Return a sentence and a space: why a study with these trials cannot take other settings; "" if it can."""
     for trial in trials:
         result = Result.of(trial)
         if result is not None and result.kind in ("complete", "pruned", "paused"):
@@ -123,7 +126,7 @@ def differences(stored: object, current: object) -> list[str]:
 
 
 def _structured(settings: object) -> dict[str, Any]:
-    """Return a copy of settings, as a mapping."""
+    """Return a copy of settings as a mapping, in which the spec's options are copied, too; {} if they are no mapping."""
     structured = dict(settings) if isinstance(settings, dict) else {}
     if isinstance(structured.get(SPEC), dict):
         structured[SPEC] = dict(structured[SPEC])

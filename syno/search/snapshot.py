@@ -32,7 +32,7 @@ class StudyLimits(NamedTuple):
         trials: the study's total number of trials.
         most_screened: number of screened-out operators after which no more are proposed.
         most_attempts: number of workers that die during an operator's evaluation after which the operator counts as failed.
-        keep: the share of all trials that continues, by step; None: no trial pauses.
+        keep: the share of all trials that continues at a rung, by step; None: no trial pauses.
     """
 
     trials: int
@@ -54,7 +54,7 @@ class Snapshot:
 
     Attributes:
         now: time of the snapshot, by this machine's clock; comparable with the trials' times if all clocks agree.
-        planned: total number of trials.
+        planned: number of trials that the study will have.
         ended: number of operators by outcome: complete, pruned, failed and paused.
         running: number of operators that are being evaluated.
         screened: number of screened-out operators, by a short reason.
@@ -76,7 +76,7 @@ class Snapshot:
 
     @property
     def finished(self) -> int:
-        """The number of operators that count towards the plan."""
+        """The number of operators that count towards the planned number."""
         return sum(self.ended.values())
 
     @property
@@ -105,7 +105,7 @@ class Snapshot:
 
     @property
     def rate(self) -> Rate | None:
-        """Rate at which trials end, over the last 30 at most; None if fewer than 3 have ended since the last interruption.
+        """The rate at which trials end, over at most the last 30; None if fewer than 3 have ended since the last interruption.
 
         The time until now counts, so the rate falls while no trial ends. After an interruption of more than 10 minutes without
         a running trial, the measurement starts anew.
@@ -132,7 +132,7 @@ class Snapshot:
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated seconds until the end, at the measured rate; None if nothing runs or the rate is unknown."""
+        """Estimated seconds until the search ends, at the measured rate; None if nothing runs or the rate is unknown."""
         rate = self.rate
         if rate is None or self.is_idle or self.is_over:
             return None

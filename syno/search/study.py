@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class StudyProgress:
-    """Measures the progress of a study since a worker began."""
+    """Computes the progress of a study since a worker began, for a display."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()
@@ -93,7 +93,7 @@ class TrialReport(Report):
     Attributes:
         trial: the trial.
         scheduler: the worker's view of the study.
-        by: value by which trials are compared at rungs: "loss", if the evaluation reports it, or the reported "score".
+        by: the value by which trials are compared at rungs: "loss", if the evaluation reports it, or the reported "score".
         known: metrics known before the first step.
     """
 
@@ -115,7 +115,7 @@ class TrialReport(Report):
         return tuple(step for step in keep if not isinstance(step, int))
 
     def recent_loss(self, step: float, loss: float) -> None:
-        """Take the recent loss of a training: before the report of the value at this step, or at a fractional step.
+        """Store the recent loss of a training: before the report of the value at this step, or at a fractional step.
 
         Raises Paused at a fractional step if the trial has to pause.
         """
@@ -133,7 +133,7 @@ class TrialReport(Report):
             self._compare(OF_FIT, -metrics[FIT_ERROR])
 
     def __call__(self, step: int, value: float) -> None:
-        """Store a value at a step. Raises Paused if the trial has to pause."""
+        """Store the value of this step. Raises Paused if the trial has to pause."""
         self.scheduler.store.report(self.trial.trial_id, step, value)
         at, loss = self._loss or (None, 0.0)
         compared = -loss if self.by == "loss" and at == step else value
@@ -200,7 +200,7 @@ def run_trial(
 
 
 def _screening(trial: RunningTrial, evaluate: Evaluation, scheduler: Scheduler) -> Screening:
-    """Return the screening of a trial's operator. If it was passed, it is stored, so that retries do not repeat it."""
+    """Return the screening of a trial's operator. A passed screening is stored, so that retries do not repeat it."""
     if trial.screening is not None:
         return Screening(trial.screening)
     screening = evaluate.screen(trial.operator)
@@ -220,7 +220,7 @@ def _result(measured: Mapping[str, float], reward: float | Failure) -> Result:
 
 @dataclass(frozen=True)
 class KnownResult:
-    """An operator with metrics known before the search, which is not evaluated."""
+    """An operator whose metrics are known before the search, so that it is not evaluated."""
 
     operator: PGraph
     metrics: Mapping[str, float]
@@ -228,7 +228,7 @@ class KnownResult:
 
 @dataclass(frozen=True)
 class Rejected:
-    """An operator of the warm start that is not used, and the reason."""
+    """An operator of the warm start that is not used, with the reason."""
 
     operator: PGraph
     reason: str
@@ -389,7 +389,7 @@ class Study:
 
         Args:
             evaluate: returns the metrics of an operator. An exception fails the trial, and the study goes on (but see below).
-            n_trials: the study's total.
+            n_trials: the study's total number of trials.
             most_screened: number of screened-out operators after which no more are proposed.
             display: shows the progress after every trial.
             notes: returns further values to show by name, such as counts of rejected steps.
@@ -450,12 +450,12 @@ class Study:
             raise
 
     def _forget(self) -> None:
-        """Start with a new policy, since the current one has learnt from withdrawn trials."""
+        """Start anew with a new policy, since the current one has learnt from withdrawn trials."""
         self.policy = self._make_policy()
         self._scheduler = self._make_scheduler(self.policy)
 
     def kept(self, name: str) -> Any:
-        """Return the value that was stored with the study under this name; None if there is none."""
+        """Return the value that `keep` stored with the study under this name; None if there is none."""
         with database_errors(self._store.place):
             return self._store.attributes.get(f"kept {name}")
 

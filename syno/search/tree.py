@@ -16,7 +16,7 @@ class Action(NamedTuple):
 
     Attributes:
         kind: the primitive, "Contraction" or "Finalize".
-        id: content id of the addition.
+        id: content id of what the step adds.
     """
 
     kind: str
@@ -53,7 +53,7 @@ class TreeStep(ActionLike, Protocol):
 
 
 class TreeDraft(ActionLike, Protocol):
-    """A step that was not evaluated yet: it may be a dead end."""
+    """A step that has not been evaluated yet: it may be a dead end."""
 
     @property
     def look(self) -> Callable[[], TreeStep | None]:
@@ -63,8 +63,9 @@ class TreeDraft(ActionLike, Protocol):
 
 @runtime_checkable
 class Tree(Protocol):
-    """A space of operators, built step by step. Independent steps may be taken in any order and lead to one node, so this is a
-    directed acyclic graph. Nodes are hashable; they have no order.
+    """A space of operators, built step by step. Nodes are hashable; they have no order.
+
+    Independent steps may be taken in any order and lead to one node, so the space is a directed acyclic graph.
     """
 
     @property
@@ -105,16 +106,17 @@ class Tree(Protocol):
         ...
 
     def fingerprint(self, operator: PGraph) -> str:
-        """Return a text that is equal for operators that compute the same."""
+        """Return a text that is equal for operators that compute the same function."""
         ...
 
 
 class Weighing(Protocol):
-    """Weights of steps, by the number of operators behind them."""
+    """A function that weighs steps by the number of operators behind them."""
 
     def __call__(self, draft: TreeDraft, taken: Set[str]) -> float:
-        """Return the weight of a step among the steps of its node, at least 0; operators with fingerprints in `taken` do not
-        count.
+        """Return the weight of a step among the steps of its node, at least 0.
+
+        Operators with fingerprints in `taken` do not count.
         """
         ...
 
@@ -124,7 +126,7 @@ class WeighedTree(Tree, Protocol):
     """A tree that knows the number of operators behind its steps. Random walks draw steps in proportion to it."""
 
     def weighing(self) -> Weighing:
-        """Return a weighing for one caller, whose set of taken operators only grows."""
+        """Return a weighing for one caller, whose set `taken` of operators only grows."""
         ...
 
 

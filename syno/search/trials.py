@@ -44,14 +44,14 @@ class OperatorTrials:
     """An operator that the study evaluates, with its trials and its outcome.
 
     Attributes:
-        rank: number of operators with earlier first trials.
+        rank: the number of operators whose first trial is earlier.
         candidate: the operator as policies know it.
         told: events that the policy was told just before it proposed this operator: the number of an operator's first trial for
             its outcome, and (first trial, step) for its value at a step.
         closed: names of nodes that were found to have no operators left.
-        numbers: its trials, one for each attempt.
-        outcome: its reward or failure; None while it is open.
-        needs_trial: whether its last trial was interrupted, so that it is requeued.
+        numbers: numbers of the operator's trials, one for each attempt.
+        outcome: the operator's reward or failure; None while it is open.
+        needs_trial: whether the operator's last trial was interrupted, so that the operator is requeued.
         passed: the last step after which one of its trials paused, 0 for its fit; -1 if none did.
         has_died: whether it failed because too many workers died during its evaluation.
         failure: the result that ended it, if its evaluation failed.
@@ -76,12 +76,13 @@ class OperatorTrials:
 
     @property
     def number(self) -> int:
-        """The number of its first trial."""
+        """The number of the operator's first trial."""
         return self.numbers[0]
 
     def update(self, trials: Sequence[FrozenTrial], most_attempts: int) -> Kind | None:
-        """Update the operator's state from its trials, and return how it ended: None if it is open, "paused" if it may be
-        resumed.
+        """Update the operator's state from its trials.
+
+        Return how it ended: None if it is open, "paused" if it may be resumed.
         """
         result = Result.of(trials[-1])
         self.needs_trial = False
@@ -134,8 +135,8 @@ class RunningTrial:
     """A trial that this worker runs.
 
     Attributes:
-        trial_id: its id in the storage.
-        number: its number in the study.
+        trial_id: the trial's id in the storage.
+        number: the trial's number in the study.
         operator: the operator to evaluate.
         passed: the step after which an earlier trial of this operator paused, 0 for the fit; -1 if none did.
         screening: metrics that earlier trials of this operator measured before its training; None if none came so far.
@@ -179,7 +180,7 @@ class PausedTrials:
         return len(self._paused) + len(self._overtaken)
 
     def measure(self, trials: Iterable[tuple[OperatorTrials, FrozenTrial]]) -> None:
-        """Enter the new values of trials, each with its operator."""
+        """Enter the new values of trials at rungs; each trial comes with its operator."""
         new_values = [
             (trial.number, step, entry, value)
             for entry, trial in trials
@@ -214,7 +215,7 @@ class PausedTrials:
                 self._overtaken[rank] = self._paused.pop(rank)
 
     def best(self) -> list[int]:
-        """Return the ranks of the paused operators to promote, in order."""
+        """Return the ranks of the paused operators to promote, the first to resume first."""
         return self.rungs.best({rank: entry.passed for rank, entry in self._paused.items()}) if self._paused else []
 
     def take_stopped(self) -> list[OperatorTrials]:
@@ -242,7 +243,7 @@ class StudyState:
     """
 
     def __init__(self, most_attempts: int, withdrawn: Set[int] = frozenset(), keep: Mapping[Step, float] | None = None) -> None:
-        """`keep` is the share of all trials that continues, by step; without it, no trial pauses."""
+        """Create the state. `keep` is the share of all trials that continues, by step; None: no trial pauses."""
         self.most_attempts = most_attempts
         self.keep = keep or {}
         self.paused = PausedTrials(self.keep)
@@ -262,7 +263,7 @@ class StudyState:
         self._assignments: dict[int, Assignment] = {}
 
     def without(self, withdrawn: Set[int]) -> StudyState:
-        """Return an empty state with the same settings, which ignores these trials."""
+        """Return an empty state with the same settings, which ignores the `withdrawn` trials."""
         return StudyState(self.most_attempts, withdrawn, self.keep)
 
     def update(self, trials: Sequence[FrozenTrial]) -> list[OperatorTrials]:
@@ -298,7 +299,7 @@ class StudyState:
         return new
 
     def enter(self, trial: FrozenTrial) -> OperatorTrials | None:
-        """Add the trial with the number `seen`. Return its operator if the operator is new."""
+        """Add the trial whose number is `seen`. Return its operator if this is the operator's first trial."""
         assert trial.number == self.seen, f"trial {trial.number} in place of {self.seen}"
         self.seen += 1
         fingerprint = trial.user_attrs.get(FINGERPRINT)
@@ -325,7 +326,7 @@ class StudyState:
         return None
 
     def assignment(self, number: int) -> Assignment | None:
-        """Return the assignment of a trial; None if an earlier trial has the same (a duplicate)."""
+        """Return the assignment of a trial; None if an earlier trial has the same assignment (a duplicate)."""
         return self._assignments.get(number)
 
     def place(self, rank: int) -> int:
@@ -334,7 +335,7 @@ class StudyState:
 
     @property
     def counted(self) -> int:
-        """The number of operators that were not screened out."""
+        """The number of operators that count towards `n_trials`: those that were not screened out."""
         return len(self.entries) - len(self._screened)
 
     def to_retry(self, most: int) -> list[OperatorTrials]:
@@ -356,10 +357,10 @@ class StudyState:
 
     @property
     def running(self) -> int:
-        """The number of operators that are being evaluated, as far as known."""
+        """The number of operators that are being evaluated, according to the stored trials."""
         return sum(not entry.needs_trial for entry in self._open.values())
 
 
 def is_running(trial: FrozenTrial) -> bool:
-    """Return whether a trial of this program (not one that another program added) is running."""
+    """Return whether a trial is running and was created by Syno, not by another program."""
     return trial.state == TrialState.RUNNING and FINGERPRINT in trial.user_attrs

@@ -38,7 +38,7 @@ class Draws:
         return Draws(self._key.hex(), name)
 
     def order(self, items: Iterable[T], name: Callable[[T], str]) -> list[T]:
-        """Return the items shuffled; the relative order of two items does not depend on the others."""
+        """Return the items in random order; the relative order of two items does not depend on the other items."""
         return sorted(items, key=lambda item: (self.of(name(item)), name(item)))
 
     def weighed_order(self, items: Iterable[T], name: Callable[[T], str], weight: Callable[[T], float]) -> list[T]:
@@ -63,7 +63,7 @@ class Patience:
 
     Attributes:
         nodes: total number of partial operators to visit.
-        share: largest share of the remaining visits below one step, so that a deep dead end does not use up all.
+        share: largest share of the remaining visits below one step, so that a deep dead end does not use up all visits.
     """
 
     nodes: int
@@ -131,7 +131,7 @@ class Walks:
         return [*map(self.tree.name, self._newly_closed), *(OF_GUIDE + name for name in of_guide)]
 
     def hear_closed(self, names: Iterable[str]) -> None:
-        """Mark nodes as closed that a worker has closed. Operators that were taken there must be taken here, too."""
+        """Mark nodes as closed that another worker has closed. Operators that were taken there must be taken here, too."""
         heard = {*names}
         if self._guide is not None:
             self._guide.hear_closed(name.removeprefix(OF_GUIDE) for name in heard)
@@ -141,7 +141,7 @@ class Walks:
             self._newly_closed = [node for node in self._newly_closed if self.tree.name(node) not in heard]
 
     def fingerprint(self, step: TreeStep) -> str:
-        """Return the fingerprint of the operator of a Finalize. Cached."""
+        """Return the fingerprint of the operator of a Finalize step. Cached."""
         assert step.operator is not None
         fingerprint = self._fingerprints.get(step.node)
         if fingerprint is None:
@@ -151,7 +151,7 @@ class Walks:
     def complete(self, node: Hashable, draws: Draws, patience: Patience = SHORT) -> tuple[TreeStep, ...] | None:
         """Return random steps from `node` to an operator that is not taken.
 
-        None if there is none (the node is then closed), or if none was found in time (it is not closed).
+        None if there is none (the node is then closed), or if none was found in time (the node is not closed).
         """
         guided = self._guided(node, draws, patience)
         if guided is not None:
@@ -214,7 +214,10 @@ class Walks:
         return None
 
     def _shuffled(self, node: Hashable, draws: Draws) -> Iterator[TreeStep]:
-        """Yield the steps that are not closed, in random order. Each draft is evaluated only when its step is requested."""
+        """Yield the steps from a node that are not closed, in random order.
+
+        A draft is evaluated only when its step is requested.
+        """
         for draft in self._ordered(self.tree.drafts(node), draws):
             step = draft.look()
             if step is not None and not self.is_closed(step.node):

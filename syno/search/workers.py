@@ -36,8 +36,8 @@ class Worker:
     """The identity of a process that evaluates trials, by which other workers detect whether it is still running.
 
     Attributes:
-        host: name of its machine, for display.
-        pid: its process id.
+        host: name of the process's machine, for display.
+        pid: the process id.
         started: start time in clock ticks, which distinguishes it from a later process with the same id; 0 if unknown.
         system: the boot and the PID namespace in which its process id is valid; "" if unknown.
     """
@@ -55,7 +55,7 @@ class Worker:
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> Worker:
-        """Return the worker from its stored form."""
+        """Return the worker from the JSON object that `stored` returned."""
         return cls(str(stored["host"]), int(stored["pid"]), int(stored["started"]), str(stored["system"]))
 
     def stored(self) -> dict[str, Any]:
@@ -184,7 +184,7 @@ class Interruption:
 
     @contextmanager
     def allowed(self, yes: bool = True) -> Iterator[None]:
-        """Let signals raise immediately within the block; with `yes=False`, defer them."""
+        """Let signals raise KeyboardInterrupt at once within the block; with `yes=False`, defer them."""
         before, self._is_allowed = self._is_allowed, yes
         try:
             if yes:

@@ -44,7 +44,7 @@ class Branch:
 
     @property
     def id(self) -> str:
-        """Content id of the step."""
+        """Content id of the candidate step."""
         self._id = self._id or self.candidate.id
         return self._id
 
@@ -80,7 +80,7 @@ class Branches:
         return chain.from_iterable(self._of_kind(kind) for kind in order if kind in self._made)
 
     def by_kind(self) -> dict[StepKind, list[Branch | PGraph]]:
-        """Return all branches by their kind, without kinds that have none."""
+        """Return all branches by their kind; kinds without branches are omitted."""
         for kind, made in self._made.items():
             made.extend(map(Branch, self._more[kind]))
         return {kind: [*made] for kind, made in self._made.items() if made}
@@ -124,7 +124,7 @@ class Candidates:
     Attributes:
         spec, sizes, facts: the spec, and the tables of facts about sizes and dims.
         rules: the active rules.
-        proposers: for each kind of step, the function that yields the steps that sizes and windows allow.
+        proposers: for each kind of step, the function that yields the steps of this kind that sizes and windows allow.
     """
 
     spec: OperatorSpec
@@ -224,9 +224,9 @@ class Candidates:
                     yield self.step(state, UNFOLD, (position, window))
 
     def _repeats(self, state: State) -> Iterator[CandidateStep]:
-        """Yield Expands on pieces of a Merge.
+        """Yield the Expands that end a piece of a Merge.
 
-        An Expand of the quotient, or of a remainder of a piece, tiles the axis; that of any other remainder repeats each
+        An Expand of the quotient, or of a remainder of a piece, tiles the axis; an Expand of any other remainder repeats each
         element.
         """
         largest, pieces = self.spec.repeats.largest, (Origin.QUOTIENT, Origin.REMAINDER)
@@ -280,8 +280,9 @@ class Candidates:
         yield from choose(0, (), (), usage_now, state.ends.outer)
 
     def may_be_outer(self, facts: DimFacts, reached: Size) -> bool:
-        """Return whether a weight may end the dim (as an outer dim). `reached` is the product of all ended sizes, including
-        this dim's.
+        """Return whether a weight may end the dim (as an outer dim).
+
+        `reached` is the product of the sizes of all ended dims, including this one.
         """
         options = self.spec.contractions
         if facts.role is Role.OUTER:

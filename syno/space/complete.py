@@ -43,7 +43,7 @@ class Cost:
     memory_bytes: int
 
     def metrics(self, original: Cost | None = None) -> dict[str, float]:
-        """Return the cost as metrics by name. With `original`, its FLOPs and parameters are included."""
+        """Return the cost as metrics by name; with `original`, including the original model's FLOPs and parameters."""
         metrics = {"flops": self.flops, "parameters": self.parameters, "memory_bytes": float(self.memory_bytes)}
         if original is not None:
             metrics |= {"original_flops": original.flops, "original_parameters": original.parameters}
@@ -73,7 +73,7 @@ def flops(operator: PGraph, spec: OperatorSpec) -> float:
 
 
 def _cheapest(operator: PGraph, spec: OperatorSpec) -> tuple[Plan, Valuations, Callable[[Callable[[Valuation], int]], int]]:
-    """Return the plan with the fewest FLOPs, the distinct valuations, and a function that sums a count over all layers."""
+    """Return the plan with the fewest FLOPs, the layers' distinct valuations, and a function that sums over all layers."""
     rows, numbers = _different(spec.valuations, tuple(operator.variables))
 
     def total(count: Callable[[Valuation], int]) -> int:
@@ -91,7 +91,7 @@ def _different(layers: Valuations, used: tuple[str, ...]) -> tuple[Valuations, t
 
 @dataclass
 class Completion:
-    """Turns states into complete operators."""
+    """Turns states into complete operators of one spec."""
 
     spec: OperatorSpec
     sizes: SizeTable
@@ -134,7 +134,7 @@ class Completion:
         return CandidateStep(self.spec, self.sizes, self.facts, state, FINALIZE, axes)
 
     def assignments(self, state: State) -> Iterator[tuple[Dim, ...]]:
-        """Yield the assignments of dims to the input's axes; sizes must be equal."""
+        """Yield the assignments of the state's dims to the input's axes, in which sizes must be equal."""
         if any(self.facts[dim].discards for dim in state.data):
             return
         if sorted(map(str, self.wanted)) != sorted(str(dim.size) for dim in state.data):
@@ -184,7 +184,7 @@ class Completion:
         return None
 
     def excess(self, price: Cost) -> str | None:
-        """Return the bound of the budget that the cost exceeds, in words; None if it is within the budget."""
+        """Return the bound of the budget that the cost `price` exceeds, in words; None if it is within the budget."""
         budget = self.spec.budget
         for quantity, value, least, most in (
             ("FLOPs", price.flops, budget.least_flops, budget.most_flops),

@@ -27,7 +27,7 @@ class Origin(Enum):
 
 
 class Role(Enum):
-    """What a weight may do with a dim, besides being indexed by it."""
+    """The use that a weight may make of a dim, besides being indexed by it."""
 
     INNER = auto()  # no other use
     OUTER = auto()  # it may end the dim, an axis of the output or a piece of one
@@ -42,7 +42,7 @@ Blocks = dict[int, tuple[Side, Side]]  # by weight (0: since the last Share), th
 
 @dataclass(slots=True, init=False, eq=False, repr=False)
 class DimFacts:
-    """Facts about one dim."""
+    """Facts about one dim, derived from the expression below it."""
 
     origin: Primitive | Origin  # the primitive below it, if that has one top
     size: SizeFacts
@@ -142,7 +142,7 @@ def _join_blocks(left: Blocks, right: Blocks) -> Blocks:
 
 
 def adjacent(left: DimFacts, right: DimFacts) -> bool:
-    """Return whether the end of `left` is the beginning of `right`: they are pieces of one Merge, or two reductions."""
+    """Return whether `left` ends where `right` begins: they are adjacent pieces of one Merge, or two reductions."""
     for weight, (_, end) in left.blocks.items():
         if end is None or weight not in right.blocks:
             continue

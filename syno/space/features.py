@@ -45,12 +45,10 @@ class OperatorFeatures:
     """Computes the features of operators, one number for each of `columns`. Sizes and costs are logarithms to base 2.
 
     reading     the number of positions that an output element reads along each axis of the input; the minimum and maximum over
-        the
-                axes other than channels; whether its own position and the neighbours on both sides are read; the intersection
-                over
-                union with the positions that a convolution reads, whose window is the number of positions that the spec
-                    requires,
-                or 3; all of this for the operator applied once and twice (0 if the output's shape differs from the input's)
+                the axes other than channels; whether its own position and the neighbours on both sides are read; the
+                intersection over union with the positions that a convolution reads, whose window is the number of positions
+                that the spec requires, or 3; all of this for the operator applied once and twice (0 if the output's shape
+                differs from the input's)
     costs       FLOPs, parameters and memory of the spec's network with the operator, and of the stages of one layer
     primitives  the number of each kind, and of weights
     weights     elements of the smallest and the largest, products of the sums, the narrowest result between two stages
@@ -103,8 +101,9 @@ class OperatorFeatures:
 
     @cached_property
     def _row(self) -> Mapping[str, int]:
-        """The values of the layer whose reading and stages are computed. A batch axis that is bound to the output has
-        size 1.
+        """The values of the variables in the layer whose reading and stages are computed.
+
+        A batch axis bound to the output has size 1.
         """
         bound = {name for _, into in self.spec.bound_axes for name in map(str, [self.spec.input_sizes[into]])}
 
@@ -150,7 +149,7 @@ class OperatorFeatures:
 
 
 def cheapest(operator: PGraph, values: Valuation) -> Plan:
-    """Return the plan with the fewest FLOPs; among equals, the one with the most stages."""
+    """Return an operator's plan with the fewest FLOPs; among equals, the plan with the most stages."""
     return min(plans(operator, Valuations([values])), key=lambda plan: (plan.flops(), -len(plan.stages)))
 
 
@@ -168,7 +167,7 @@ def _weights(operator: PGraph, values: Valuation) -> Iterator[float]:
 
 
 def _around(read: np.ndarray, own: Sequence[int], axis: int) -> bool:
-    """Return whether both neighbours of the position `own` along an axis are read."""
+    """Return whether both neighbours of the operator's own position are read along an axis."""
     sides = [[*own[:axis], own[axis] + step, *own[axis + 1 :]] for step in (-1, 1)]
     return all(0 <= side[axis] < read.shape[axis] and bool(read[tuple(side)]) for side in sides)
 

@@ -32,25 +32,25 @@ class Occurrences(OptionGroup):
     """Maximum number of occurrences of each primitive in an operator; None for as many as the depth allows."""
 
     reductions: Count = 5
-    """most Reduce primitives"""
+    """largest number of Reduce primitives"""
     tensors: Annotated[int, Field(ge=2, le=4)] = 2
-    """most tensors: the input and the weights; an operator has at least one weight"""
+    """largest number of tensors: the input and the weights; an operator has at least one weight"""
     shares: Count | None = None
-    """most Share primitives: axes of all weights together"""
+    """largest number of Share primitives: axes of all weights together"""
     merges: Count | None = None
-    """most Merge primitives"""
+    """largest number of Merge primitives"""
     splits: Count | None = None
-    """most Split primitives"""
+    """largest number of Split primitives"""
     shifts: Count | None = None
-    """most Shift primitives"""
+    """largest number of Shift primitives"""
     strides: Count | None = 0
-    """most Stride primitives"""
+    """largest number of Stride primitives"""
     unfolds: Count | None = None
-    """most Unfold primitives"""
+    """largest number of Unfold primitives"""
     expands: Count | None = None
-    """most Expand primitives that repeat elements; those inside contractions are not counted"""
+    """largest number of Expand primitives that repeat elements; those inside contractions are not counted"""
     chain_length: Positive = 6
-    """most primitives on one path, above each other"""
+    """largest number of primitives on one path, above each other"""
 
     @field_validator("tensors", mode="before")
     @classmethod
@@ -66,7 +66,7 @@ class Sizes(OptionGroup):
     enumerations_per_variable: Positive = 5
     """number of exponents that are tried for each variable"""
     variables: Positive = 3
-    """most different variables in one size"""
+    """largest number of different variables in one size"""
     powers: Positive = 16
     """largest sum of the absolute values of a size's exponents"""
     exact_division: bool = True
@@ -82,7 +82,7 @@ class Sizes(OptionGroup):
 
 
 class Reductions(OptionGroup):
-    """Bounds of sums."""
+    """Bounds of sums (Reduce primitives)."""
 
     multiple: Annotated[float, Field(ge=1)] = 4
     """largest product of all sums, as a multiple of the number of elements of the input without bound axes"""
@@ -109,11 +109,11 @@ class Contractions(OptionGroup):
     """The weights of contractions."""
 
     least_elements: Count = 100
-    """least number of elements of a weight, in the smallest layer"""
+    """least number of elements of a weight, in the smallest replaced layer"""
     largest_outer: Positive = 6144
     """largest product of the sizes of outer dims (the output's axes that the input lacks), over all weights of an operator"""
     least_low_rank: Positive = 3
-    """least size of an axis that two weights share, in the largest layer"""
+    """least size of an axis that two weights share, in the largest replaced layer"""
     most_low_rank: Positive = 8
     """largest size of an axis that two weights share"""
 
@@ -131,19 +131,19 @@ class Budget(OptionGroup):
     """Bounds of the cost of the whole model, for one batch. A multiply-add counts as one FLOP."""
 
     least_flops: float = 0
-    """least FLOPs"""
+    """least FLOPs of the model"""
     most_flops: float = 1e15
-    """most FLOPs"""
+    """largest FLOPs of the model"""
     least_parameters: float = 0
-    """least parameters"""
+    """least number of parameters of the model"""
     most_parameters: float = float("inf")
-    """most parameters"""
+    """largest number of parameters of the model"""
     most_memory_bytes: float = float("inf")
-    """most bytes of data, weights and result of one stage of a layer"""
+    """largest memory of one stage of a layer, in bytes: data, weights and result"""
     rest_flops: Annotated[float, Field(ge=0)] = 0
-    """FLOPs of the model outside the replaced layers"""
+    """FLOPs of the model outside of the replaced layers"""
     rest_parameters: Annotated[float, Field(ge=0)] = 0
-    """parameters of the model outside the replaced layers"""
+    """number of parameters of the model outside of the replaced layers"""
 
     @model_validator(mode="after")
     def _some_room(self) -> Self:

@@ -21,7 +21,7 @@ PRESETS: Registry[Callable[[], OperatorSpec]] = Registry("model")
 
 
 def preset(model: str) -> OperatorSpec:
-    """Return the paper's search for a model.
+    """Return the spec of the paper's search for a model.
 
     >>> import syno
     >>> spec = syno.preset("resnet18")
@@ -38,7 +38,7 @@ class VisionModel(NamedTuple):
     """The values in which the paper's searches for vision models differ.
 
     Attributes:
-        rows: C_in, C_out, H and the number of layers of these sizes.
+        rows: (C_in, C_out, H, number of layers of these sizes) for each size of the replaced layers.
         flops, rest_flops: FLOPs of the original model, and of its layers that are not replaced, for one image.
         rest_parameters: parameters of the layers that are not replaced.
         largest_outer, most_low_rank, merges: options of the space.
@@ -55,7 +55,7 @@ class VisionModel(NamedTuple):
     most_low_rank: int = 8
 
     def spec(self, name: str) -> OperatorSpec:
-        """Return the spec of the search, under this name."""
+        """Return the spec of the model's search, with this name."""
         least, most = self.ratio
         return OperatorSpec(
             name=name,
@@ -110,7 +110,7 @@ for name, model in VISION_MODELS.items():
 
 @PRESETS.register("gpt2")
 def gpt2() -> OperatorSpec:
-    """Return the spec of GPT-2: the 12 projections to query, key and value."""
+    """Return the spec of the search for GPT-2, which replaces the 12 projections to query, key and value."""
     projections = 12 * 2048 * 768 * 2304
     rest = 209.69e9
     return OperatorSpec(

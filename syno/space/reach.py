@@ -27,7 +27,7 @@ ORDER_RULES = ("rule C7", "rule C8")
 
 @dataclass(frozen=True)
 class PathStep:
-    """One step on the path to an operator.
+    """A step on the path to an operator, with the shape distance after it.
 
     Attributes:
         step: the step.
@@ -47,7 +47,7 @@ class PathStep:
 
 
 def reach(space: StateGraph, operator: PGraph) -> list[PathStep]:
-    """Return the steps to the operator.
+    """Return the steps from the root of a space to the operator.
 
     Raises:
         UnreachableError: the space does not contain it; the message names the rule, option or bound that excludes it.
@@ -112,8 +112,9 @@ class StepOrders:
         return None if start is None else self._onwards(*start)
 
     def begin(self) -> tuple[State, list[PathStep]] | None:
-        """Return the state after the operator's reductions, which come first, and the steps to it; None if the space refuses
-        one.
+        """Return the state after the operator's reductions, which come first, and the steps to it.
+
+        None if the space refuses one of the reductions.
         """
         state, path = self.space.root, list[PathStep]()
         for dim in sorted(self.operator.reduces, key=self._sum_order):
@@ -217,7 +218,7 @@ class StepOrders:
 
 
 def _is_part(operation: Operation) -> bool:
-    """Return whether the operation belongs to another step: a reduction, or the Expand inside a contraction."""
+    """Return whether an operation is part of another step, not a step itself: a reduction, or an Expand in a contraction."""
     if operation.primitive is REDUCE:
         return True
     below = operation.bottoms[0].operation

@@ -41,7 +41,7 @@ class Reads(OptionGroup):
 
     @property
     def positions(self) -> dict[str, int]:
-        """The least number of positions along an axis, by the size of the axis."""
+        """The least number of positions to read along an axis, by the size of the axis."""
         return dict(sorted(self.__pydantic_extra__.items()))
 
     @model_validator(mode="before")
@@ -62,7 +62,7 @@ class Reads(OptionGroup):
         """Raise SpecError if no operator of these shapes can meet the requirement.
 
         Args:
-            inputs, outputs: the shapes.
+            inputs, outputs: shapes of the operators' input and output.
             free: the sizes of the axes of the input that are not bound to the output's.
             layers: the values of the variables in the replaced layers.
         """
@@ -87,8 +87,9 @@ class Reads(OptionGroup):
 
 
 def least_positions(least: int, length: int) -> int:
-    """Return the number of positions that a requirement of `least` demands on an axis: 1 if the axis has length 1, without
-    neighbours.
+    """Return the number of positions to read on an axis of this length by a requirement of `least`.
+
+    It is 1 on an axis of length 1, which has no neighbours.
     """
     return least if length > 1 else 1
 
@@ -125,7 +126,7 @@ def _is_pair(ratio: dict[Variable, int]) -> bool:
 
 
 def _meant(text: Any) -> Any:
-    """Return None for `none`. Raises ValueError for another text."""
+    """Return None for the text "none". Raises ValueError for another text."""
     if text == AUTO:
         raise ValueError(
             "auto is what the network of a workload asks for, and there is none; give a mapping such as {H: 3}, or none"

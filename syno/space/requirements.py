@@ -73,9 +73,7 @@ class Requirements:
         return tuple({} for _ in self.rows)
 
     def unmet(self, operator: PGraph) -> str | None:
-        """Return the axis along which the operator reads too little, with the requirement, in words; None if it reads
-        enough.
-        """
+        """Return in words the axis along which the operator reads too little, with the requirement; None if it reads enough."""
         if self.reads is None:
             return None
         for row, steps in zip(self.rows, self._steps, strict=True):
@@ -129,8 +127,7 @@ class Requirements:
         return [range(first, first + least) for first in range(middle + 1 - least, middle + 1)]
 
     def _reads_around(self, reading: _Reading, runs: Mapping[int, Sequence[range]], sizes: Sequence[int]) -> bool:
-        """Return whether the middle element reads some run along each axis (all combinations), and whether the middle is
-        crossed.
+        """Return whether the middle element reads a run along each axis (all combinations), and whether the middle is crossed.
 
         It is crossed if, of two adjacent output elements, one reads the position of the other. An operator that reads separate
         blocks crosses no border between blocks.
@@ -154,7 +151,7 @@ class _Reading:
         graph: the operator.
         valuation: values of its variables.
         applied: how often the operator is applied, to its own output from the second time on.
-        steps: of other operators at the same sizes.
+        steps: cache of the reading's steps, shared with other operators at the same sizes.
     """
 
     graph: PGraph
@@ -177,13 +174,13 @@ class _Reading:
 
 @dataclass
 class _Read:
-    """A set of input positions: the relation of one output element."""
+    """The set of input positions that one output element reads."""
 
     axes: tuple[Dim, ...]
     relation: Relation
 
     def count(self, axis: int) -> int:
-        """Return the number of different positions along an axis."""
+        """Return the number of different positions that are read along an axis."""
         if self.relation.is_empty:
             return 0
         return len(np.unique(next(table[self.axes[axis]] for table in self.relation.tables if self.axes[axis] in table)))

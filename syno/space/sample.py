@@ -58,7 +58,7 @@ class _AllOrders(StepOrders):
         return self.steps
 
     def _collect(self, state: State) -> bool:
-        """Collect the steps on paths from `state` to the operator; return whether there are any."""
+        """Collect the steps on paths from `state` to the operator; return whether any path exists."""
         if state not in self._leads:
             candidates = list(self.following(state))
             taken = [(candidate, after) for candidate in candidates if (after := self.take(candidate, check=True)) is not None]
@@ -75,7 +75,7 @@ LEAST_WALKS, WALKS_EACH = 1000, 100  # walks after which `sample` gives up: in a
 
 
 def never() -> bool:
-    """Return False: no walk is aborted."""
+    """Return False: a walk is never aborted. This is the default of `Sampler.draw`."""
     return False
 
 
@@ -85,7 +85,7 @@ class Sampler:
 
     Attributes:
         space: the space to walk in.
-        random: the random number generator.
+        random: the generator of random numbers.
         by_kind: whether each step is drawn in two stages: first its kind, then a step of this kind; False: uniformly from all
             steps.
         operators: the operators drawn, in order; of those given at first, other forms are not drawn either.
@@ -145,7 +145,7 @@ class Sampler:
 
     @property
     def is_exhausted(self) -> bool:
-        """Return whether every operator was drawn."""
+        """Whether every operator was drawn."""
         return self.space.root in self._done
 
     @property

@@ -25,7 +25,7 @@ def added(usage: Usage, more: Usage) -> Usage:
 
 @dataclass(slots=True, init=False, eq=False, repr=False)
 class SizeFacts:
-    """Facts about one size under the spec's valuations."""
+    """Facts about one size under the valuations of the spec's layers."""
 
     lowest: float  # over the layers
     highest: float
@@ -91,7 +91,7 @@ class SizeTable(dict[Size, SizeFacts]):
         return facts
 
     def _value(self, size: Size, row: dict[Variable, int]) -> tuple[int, int]:
-        """Return numerator and denominator of the size's value in one layer."""
+        """Return the numerator and the denominator of a size's value in one layer."""
         above = below = 1
         for variable, exponent in size.exponents:
             if exponent > 0:
@@ -101,12 +101,13 @@ class SizeTable(dict[Size, SizeFacts]):
         return above, below
 
     def reduced(self, size: Size) -> Usage:
-        """Return the occurrences that a reduction or stride of this size uses."""
+        """Return the occurrences of variables that a reduction or stride of this size uses."""
         return tuple(map(abs, self[size].exponents))
 
     def merged(self, block: Size, quotient: Size) -> Usage:
-        """Return the occurrences that a cut into these two sizes uses: powers of variables that the axis itself does not
-        have.
+        """Return the occurrences of variables that a cut into these two sizes uses.
+
+        Only powers of variables that the axis itself does not have count.
         """
         pairs = zip(self[block].exponents, self[quotient].exponents, strict=True)
         return tuple((abs(a) + abs(b) - abs(a + b)) // 2 for a, b in pairs)
@@ -119,7 +120,7 @@ class SizeTable(dict[Size, SizeFacts]):
         return True
 
     def sizes(self, usage: Usage) -> tuple[Size, ...]:
-        """Return every size that a reduction or stride may have after the occurrences `usage`."""
+        """Return the sizes that a reduction or stride may have after the occurrences `usage`."""
         sizes = self._sizes.get(usage)
         if sizes is None:
             width = self.spec.sizes.enumerations_per_variable
@@ -134,7 +135,7 @@ class SizeTable(dict[Size, SizeFacts]):
         return sizes
 
     def divisors(self, size: Size) -> tuple[tuple[Size, Usage], ...]:
-        """Return every block into which an axis of this size may be cut, with the occurrences that the cut uses."""
+        """Return the blocks into which an axis of this size may be cut, each with the occurrences that the cut uses."""
         divisors = self._divisors.get(size)
         if divisors is None:
             width = self.spec.sizes.enumerations_per_variable
@@ -158,8 +159,9 @@ class SizeTable(dict[Size, SizeFacts]):
         return all(facts.is_legal and facts.is_valid for facts in (self[piece] for piece in sizes))
 
     def _combined(self, windows: list[range]) -> Iterator[Size]:
-        """Yield the sizes with exponents from these ranges, with at most `sizes: variables` variables; the first variable
-        changes fastest.
+        """Yield the sizes whose exponents are in these ranges, with at most `sizes: variables` variables.
+
+        The exponent of the first variable changes fastest.
         """
         options, last = self.spec.sizes, len(self.variables) - 1
         primaries = [variable.kind is VariableKind.PRIMARY for variable in self.variables]

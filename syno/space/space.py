@@ -55,7 +55,7 @@ class Space(StateGraph):
 
     @property
     def id(self) -> str:
-        """Content id of the spec."""
+        """Content id of the space's spec."""
         return self.spec.id
 
     def name(self, node: Hashable) -> str:
@@ -64,7 +64,7 @@ class Space(StateGraph):
         return node.id
 
     def fingerprint(self, operator: PGraph) -> str:
-        """Return a name that is equal for operators that compute the same, as far as this space can tell.
+        """Return a name that is equal for operators that compute the same function, as far as this space can tell.
 
         All operators are compared at the same two valuations, at which the usual sizes are whole numbers. Operators with other
         sizes are rewritten without them if possible (`syno.space.identity.valuations`), else evaluated at two larger
@@ -128,7 +128,7 @@ class Space(StateGraph):
                 yield Draft(branch.candidate.kind.name, branch.id, partial(self._look, node, branch))
 
     def _look(self, node: State, branch: Branch) -> Step | None:
-        """Return the branch as a step, or None if it is a dead end. Cached."""
+        """Return a branch of a node as a step, or None if it is a dead end. Cached."""
         looked = self._looks_taken.setdefault(node, {})
         if branch.id not in looked:
             looked[branch.id] = self._leading_on(branch)
@@ -160,7 +160,8 @@ class Space(StateGraph):
         """Yield every operator with its number of primitives, in ascending order of that number.
 
         Args:
-            distinct: skip operators with the fingerprint of an earlier one. This stores 16 bytes for each operator.
+            distinct: whether to skip operators with the fingerprint of an earlier operator. This stores 16 bytes for each
+                operator.
         """
         seen: set[bytes] = set()
         frontier = [self.root]
@@ -178,7 +179,7 @@ class Space(StateGraph):
             frontier = list(above)
 
     def path(self, operator: PGraph) -> tuple[Step, ...]:
-        """Return the steps to a known operator.
+        """Return the steps from the root to a known operator.
 
         Raises:
             UnreachableError: the operator is not in the space; the message names the rule, option or bound that excludes it.

@@ -65,9 +65,9 @@ class OperatorSpec(OptionGroup):
     causal: tuple[str, ...] = ()
     """sizes of axes, such as seq_len, along which no output position may read a later input position"""
     depth: Positive = 12
-    """most primitives of an operator; a contraction counts as one"""
+    """largest number of primitives of an operator; a contraction counts as one"""
     finalizations: Positive = 2
-    """most operators made from one state; they differ in the order of the input's axes"""
+    """largest number of operators made from one state; they differ in the order of the input's axes"""
     occurrences: Occurrences = Occurrences()
     sizes: Sizes = Sizes()
     reductions: Reductions = Reductions()
@@ -112,7 +112,7 @@ class OperatorSpec(OptionGroup):
 
     @cached_property
     def id(self) -> str:
-        """Content id of all fields except the name."""
+        """Content id of all fields except the name, equal for equal specs."""
         defaults = {"causal": not self.causal, "distance": self.distance == "exact", "reads": self.reads is None}
         unsaid = {"name", *(name for name, is_default in defaults.items() if is_default)}
         # Specs had their ids before there were these options.
@@ -151,7 +151,7 @@ class OperatorSpec(OptionGroup):
 
     @property
     def table(self) -> VariableTable:
-        """The variables. A variable with the same value in all layers has this value as its default."""
+        """The spec's variables. A variable with the same value in all layers has this value as its default."""
         return self._declared_variables[0]
 
     @property
@@ -161,7 +161,7 @@ class OperatorSpec(OptionGroup):
 
     @cached_property
     def valuations(self) -> Valuations:
-        """One valuation per replaced layer."""
+        """The values of the variables in each replaced layer, as one valuation per layer."""
         return Valuations([self.table.valuation(layer.values) for layer in self.layers for _ in range(layer.count)])
 
     @cached_property

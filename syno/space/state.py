@@ -33,7 +33,7 @@ class Counts(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """The number of primitives; a contraction counts as one."""
+        """The number of primitives in the state; a contraction counts as one."""
         return sum(self) - self.shares
 
 
@@ -46,8 +46,9 @@ class Increase(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Running totals of a state, derived from its dims: used occurrences of variables, counts of primitives, and where weights
-    begin.
+    """Running totals of a state, which follow from its dims.
+
+    They are the used occurrences of variables, the counts of primitives, and the places where weights begin.
     """
 
     usage: Usage
@@ -90,7 +91,7 @@ class State:
 
     @property
     def steps(self) -> int:
-        """The number of primitives so far."""
+        """The number of primitives in the state."""
         return self.ends.counts.steps
 
     @cached_property
@@ -100,11 +101,11 @@ class State:
 
     @cached_property
     def id(self) -> str:
-        """Content id, the same in all processes."""
+        """Content id of the state, the same in all processes."""
         return content_id("state", *(dim.id for dim in self.live), "expand", *(dim.id for dim in self.expansions))
 
     def replaced(self, bottoms: Sequence[Dim], tops: Iterable[Dim], expanded: Sequence[Dim], ends: Ends) -> State:
-        """Return the state in which `tops` are live in place of `bottoms`, and `expanded` are expanded."""
+        """Return the state with `tops` in place of the live dims `bottoms`, and with the further expanded dims `expanded`."""
         live = [dim for dim in self.live if dim not in bottoms]
         live += tops
         live.sort(key=BY_ID)
@@ -112,7 +113,7 @@ class State:
         return State(tuple(live), expansions, ends)
 
     def assembled(self, spec: OperatorSpec, axes: tuple[Dim, ...]) -> PGraph:
-        """Return the operator with `axes` as axes of its input, and the state's weight sides as axes of its weights."""
+        """Return the operator whose input has the axes `axes`, and whose weights have the state's weight sides as axes."""
         weights: list[list[Dim]] = [[] for _ in range(self.ends.counts.weights)]
         for dim in self.live:
             if dim.is_weight_side:

@@ -76,7 +76,7 @@ class StateGraph:
         return self.feasibility.distance_of(state, most)
 
     def children(self, state: State) -> Iterator[tuple[CandidateStep, State]]:
-        """Yield the steps from a state to feasible states, each with its state."""
+        """Yield the steps from a state to feasible states, each with the state that it leads to."""
         for branch in self.branches(state):
             child = branch.child(self.feasibility.after)
             if child is not None:
@@ -87,7 +87,7 @@ class StateGraph:
         return self.branches(state).operators
 
     def _branches(self, state: State) -> Branches:
-        """Return the state's complete operators, and its candidate steps; cached by `branches`."""
+        """Return the branches of a state: its complete operators, and its candidate steps. Cached."""
         deepest = state.steps >= self.spec.depth
         kinds = () if deepest else OPTIONS
         return Branches(self.completion(state), {kind: self.candidates.of_kind(state, kind) for kind in kinds})
@@ -101,7 +101,7 @@ def check_not_empty(graph: StateGraph) -> None:
 
 
 def why_empty(spec: OperatorSpec) -> str:
-    """Return the message about a space without operators: the first single change of its spec that leaves room for one."""
+    """Return the message about a space without operators: the first single change of its spec that admits an operator."""
     problem = f'the space "{spec.name}" holds no operator of at most {spec.depth} primitives'
     if spec.distance != "exact":
         spec = spec.with_(distance="exact")

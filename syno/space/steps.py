@@ -59,7 +59,7 @@ class CandidateStep:
         spec, sizes, facts: the spec, and the tables of facts about sizes and dims.
         state: the state before the step.
         kind: a primitive, CONTRACTION or FINALIZE: one of KINDS.
-        dims: the dims that it builds on: (major, minor) of a Split, (position, window) of an Unfold, the shared dims of a
+        dims: the dims that the step builds on: (major, minor) of a Split, (position, window) of an Unfold, the shared dims of a
             Contraction, the input's axes of a Finalize.
         size: the block of a Merge, the factor of a Stride, the domain of a Reduce.
         outer: the dims of a Contraction that index only the weight.
@@ -75,27 +75,27 @@ class CandidateStep:
     outer: frozenset[Dim] = frozenset()
 
     def of(self, position: int = 0) -> DimFacts:
-        """Return the facts about the dim at `position`."""
+        """Return the facts about the step's dim at `position`."""
         return self.facts[self.dims[position]]
 
     def other(self, kind: StepKind, on: tuple[Dim, ...], size: Size | None = None) -> CandidateStep:
-        """Return another step from the same state."""
+        """Return another step from the same state, of this kind and on these dims."""
         return CandidateStep(self.spec, self.sizes, self.facts, self.state, kind, on, size)
 
     @property
     def block(self) -> Size:
-        """The size argument of the step; fails if the kind has none."""
+        """The size of the step, such as the block of a Merge. Raises AssertionError if this kind of step has no size."""
         assert self.size is not None
         return self.size
 
     @property
     def leader(self) -> tuple[int, str]:
-        """Height and id of the lowest dim: sort key of independent contractions."""
+        """Height and id of the step's lowest dim, the sort key of independent contractions."""
         return min((self.facts[dim].height, dim.id) for dim in self.dims)
 
     @property
     def id(self) -> str:
-        """Content id of the addition: the same in every state and process."""
+        """Content id of what the step adds, the same in every state and process."""
         names = [dim.id + ("-" if dim in self.outer else "") for dim in self.dims]
         return content_id(self.kind.name, str(self.size), *(names if self.kind in IN_ORDER else sorted(names)))
 
@@ -179,7 +179,7 @@ class Step:
 
     Attributes:
         kind: name of the primitive, "Contraction" or "Finalize". Policies and journals identify steps by kind and id.
-        id: content id of the addition: the same in different states.
+        id: content id of what the step adds, the same in every state.
         node: the state or the complete operator after the step.
         operator: the complete operator if this is a Finalize.
     """
@@ -195,17 +195,17 @@ class Step:
         return cls(FINALIZE.name, content_id(FINALIZE.name, operator.id), operator, operator)
 
     def itself(self) -> Step:
-        """Return this step: the `look` of a draft that needs no evaluation."""
+        """Return this step itself, as the `look` of a draft that needs no evaluation."""
         return self
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A candidate for a step, not yet evaluated.
+    """A candidate for a step that has not been evaluated yet.
 
     Attributes:
-        kind, id: those of the step.
-        look: returns the step; None if it is a dead end.
+        kind, id: kind and id of the step.
+        look: function that returns the step; None if it is a dead end.
     """
 
     kind: str

@@ -31,12 +31,12 @@ class Family(Enum):
 
     @property
     def is_axis(self) -> bool:
-        """True if nodes of this kind are axes of a tensor."""
+        """Whether nodes of this kind are axes of a tensor."""
         return self in (Family.INPUT, Family.WEIGHT, Family.OUTPUT)
 
     @property
     def is_end(self) -> bool:
-        """True if nodes of this kind have only one edge, and show its size: axes and Reduces."""
+        """Whether nodes of this kind have only one edge, and show its size: axes and Reduces."""
         return self.is_axis or self is Family.REDUCE
 
 
@@ -47,8 +47,8 @@ class Node:
     Attributes:
         name: a unique name that depends on the operator's content only.
         family: the kind of node.
-        text, note: the main line and a smaller one below it.
-        tooltip: the meaning, in words.
+        text, note: the main line, and a smaller line below it.
+        tooltip: the meaning of the node, in words.
         roles_above, roles_below: the names of the edges at the upper and the lower side, from left to right, if several.
     """
 
@@ -63,7 +63,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Edge:
-    """A dim: from the node above it (`upper`, at `upper_port` of its lower side) down to the node below it."""
+    """A dim as an edge: from the node above it (`upper`, at `upper_port` of that node's lower side) to the node below it."""
 
     label: str
     size: str
@@ -81,13 +81,13 @@ class Edge:
 
     @property
     def is_weight(self) -> bool:
-        """True if the dim is an axis of a weight."""
+        """Whether the dim is an axis of a weight."""
         return self.upper.family is Family.WEIGHT
 
 
 @dataclass(frozen=True)
 class TensorAxes:
-    """The axes of one tensor."""
+    """The axes of one tensor, as nodes that are drawn together."""
 
     name: str
     title: str
@@ -230,7 +230,7 @@ def _cluster(group: TensorAxes) -> list[str]:
 
 
 def _ranks(picture: Diagram) -> list[str]:
-    """Return one rank with the axes of input and weights, and one with those of the output and the Reduces."""
+    """Return Graphviz text for two ranks: the axes of input and weights, and those of the output with the Reduces."""
 
     def rank(kind: str, nodes: Iterable[Node]) -> str:
         return f"  {{ rank={kind}; {' '.join(f'{_quoted(node.name)};' for node in nodes)} }}"

@@ -38,7 +38,7 @@ class Item:
 
 @dataclass(frozen=True, eq=False)
 class Link:
-    """A piece of an edge between neighbouring levels; a port is 0 if that end is not a node."""
+    """A piece of an edge between neighbouring levels. A port is the position at a node's side, 0 at an end that is no node."""
 
     edge: Edge
     upper: Item
@@ -116,7 +116,7 @@ def _levels(picture: Diagram) -> tuple[Arrangement, list[tuple[Link, ...]]]:
 
 
 def _label_level(edge: Edge, upper: int, lower: int) -> int | None:
-    """Return the level of an edge's label; None if an axis or a Reduce near one of its ends shows the size already."""
+    """Return the level of an edge's label; None if an axis or a Reduce near one of its ends already shows the size."""
     if edge.upper.family.is_end and edge.lower.family.is_end:
         return None
     if edge.upper.family.is_end:
@@ -133,7 +133,7 @@ def _places(units: Sequence[Unit]) -> dict[Item, int]:
 
 
 def _crossings(upper: Sequence[Unit], lower: Sequence[Unit], links: Sequence[Link]) -> int:
-    """Return the number of pairs of links that cross; links that meet in an item do not."""
+    """Return the number of pairs of links that cross; links that meet in one item do not cross."""
     above, below = _places(upper), _places(lower)
     seen: list[int] = []
     count = 0
@@ -148,7 +148,7 @@ def _all_crossings(arrangement: Arrangement, gaps: Sequence[Sequence[Link]]) -> 
 
 
 def _improved(arrangement: Arrangement, gaps: Sequence[Sequence[Link]]) -> Arrangement:
-    """Return the best result of some sweeps: units move to the mean place of their neighbours, then neighbours swap."""
+    """Return the best arrangement after some sweeps: units move to the mean place of their neighbours, then neighbours swap."""
     best, fewest = arrangement, -1
     current = list(arrangement)
     for _ in range(_SWEEPS):
@@ -290,7 +290,7 @@ _SLANTED = {Family.SHARE: 12, Family.UNFOLD: 12}  # width of each slanted side
 
 @dataclass(frozen=True)
 class Box:
-    """A rectangle: its left upper corner and its extent."""
+    """A rectangle: its upper left corner and its extent, in pixels."""
 
     left: int
     top: int
@@ -299,17 +299,17 @@ class Box:
 
     @property
     def right(self) -> int:
-        """The right border."""
+        """The x coordinate of the right border."""
         return self.left + self.width
 
     @property
     def bottom(self) -> int:
-        """The lower border."""
+        """The y coordinate of the lower border."""
         return self.top + self.height
 
     @property
     def middle(self) -> int:
-        """The horizontal middle."""
+        """The x coordinate of the middle."""
         return self.left + self.width // 2
 
 
@@ -334,7 +334,7 @@ class PlacedEdge:
 
 @dataclass(frozen=True)
 class Layout:
-    """A whole drawing."""
+    """A drawing with the positions of all its parts."""
 
     diagram: Diagram
     width: int
@@ -361,7 +361,7 @@ def text_width(text: str, size: int, *, bold: bool = False) -> int:
 
 
 def _width(item: Item) -> int:
-    """Return the item's width, an even number, so that its middle is a whole number."""
+    """Return the item's width in pixels, an even number, so that its middle is a whole number."""
     node = item.node
     if node is None:
         return _even(text_width(item.edge.size, TEXT) + 4) if item.labelled and item.edge else 0
@@ -437,7 +437,7 @@ class _Placing:
         return Layout(self.picture, width, bands[-1][1] + MARGIN, nodes, edges, groups)
 
     def _bands(self) -> list[tuple[int, int]]:
-        """Return top and bottom of each level with its groups. Edges that run far sideways get more room below."""
+        """Return the top and the bottom of each level with its groups. Edges that run far sideways get more room below."""
         runs = [0] * len(self.levels.levels)
         for link in (link for chain in self.levels.chains for link in chain):
             runs[link.upper.level] = max(runs[link.upper.level], abs(self._start(link) - self._end(link)))

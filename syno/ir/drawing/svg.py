@@ -85,7 +85,7 @@ def _document(placed: Layout) -> Iterator[str]:
 
 
 def _description(placed: Layout) -> str:
-    """Return the content of the picture in words, for screen readers."""
+    """Return a description of the picture in words, for screen readers."""
     tensors = "; ".join(f"{group.title} [{', '.join(node.text for node in group.nodes)}]" for group, _ in placed.groups)
     picture = placed.diagram
     primitives = ", ".join(node.text for node in (*reversed(picture.operations), *picture.reduces)) or "none"
@@ -151,7 +151,7 @@ def _edge(placed: PlacedEdge) -> Iterator[str]:
 
 
 def _path(placed: PlacedEdge) -> str:
-    """Return a path straight down each piece, with curves between them and gaps for the label and the arrow head."""
+    """Return an SVG path for an edge: straight down each piece, with curves between them and gaps for label and arrow head."""
     *pieces, (at, begin, tip) = placed.pieces
     end = tip - _ARROW + 1
     x, y, _ = pieces[0]

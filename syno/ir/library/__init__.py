@@ -26,11 +26,11 @@ FOLDERS: dict[str, Callable[[Path], PGraph]] = {}
 
 
 def find_operator(name: str, folder: Path = Path()) -> PGraph:
-    """Return the operator that `name` names.
+    """Return an operator by its name, its file or its folder.
 
     Args:
         name: a name in `OPERATORS`, the path of a file that holds an operator's text, or of a folder as in `FOLDERS`.
-        folder: where relative paths start.
+        folder: the folder of relative paths.
 
     Raises:
         UnknownNameError: it is none of these.

@@ -1,4 +1,4 @@
-"""Efficient layers of the literature for any kernel and number of axes; `standard` has operators for square pictures."""
+"""Efficient layers of the literature for any kernel and number of axes; `standard` has those for square pictures."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def dropped(kernel: Sequence[int]) -> PGraph:
 
 
 def _builder(name: str, kernel: Sequence[int], **values: int) -> Builder:
-    """Return the builder of a layer: its primaries, and the sizes of its windows and `values` as defaults."""
+    """Return a builder for a layer: its primaries, with the sizes of its windows and `values` as defaults of variables."""
     primaries = dict.fromkeys(("N", *_channels(kernel), *LENGTHS[len(kernel)]))
     given = {**dict(zip(_names(kernel), filter(_is_window, kernel), strict=True)), **values}
     return Builder(f"{', '.join(primaries)}; {', '.join(f'{key}={value}' for key, value in given.items())}", name)
@@ -82,7 +82,7 @@ def _is_window(size: int) -> bool:
 
 
 def _names(kernel: Sequence[int]) -> list[str]:
-    """Return a variable for each axis along which the kernel has several positions; the same variable if all are equal."""
+    """Return a variable for each axis along which the kernel has several positions; one variable for all if sizes are equal."""
     sizes = list(filter(_is_window, kernel))
     return ["k"] * len(sizes) if len(set(sizes)) == 1 else [f"k_{number}" for number in range(1, len(sizes) + 1)]
 
@@ -96,7 +96,7 @@ def _shape(channels: str, kernel: Sequence[int]) -> str:
 
 
 def _axes(build: Builder, kernel: Sequence[int]) -> tuple[Dim, Dim, list[Dim]]:
-    """Return the axes of the output: that of N, that of the channels or features, and those of the positions."""
+    """Return the axes of the output: batch, channels or features, and the list of positions."""
     n, *others = build.output(_shape(_channels(kernel)[1], kernel))
     return (n, others[0], others[1:]) if kernel else (n, others[-1], others[:-1])
 

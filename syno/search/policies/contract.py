@@ -41,7 +41,7 @@ __all__ = ["EXHAUSTED", "POLICIES", "STOPPED", "Candidate", "Exhausted", "LayerE
 
 @dataclass(frozen=True)
 class Candidate:
-    """An operator as policies identify it.
+    """An operator as policies identify it: by its path and fingerprint.
 
     Attributes:
         path: the actions from the root to the operator, the last one a Finalize.
@@ -70,7 +70,7 @@ class Proposal(Candidate):
 
 
 class Exhausted(Enum):
-    """The answer of a policy whose tree has no operator left. It is final, even while trials are running."""
+    """The answer of a policy when its tree has no operator left. It is final, even while trials are running."""
 
     EXHAUSTED = "exhausted"
 
@@ -85,7 +85,7 @@ LayerError: TypeAlias = Callable[[PGraph], float]
 
 
 class PolicySettings(Settings):
-    """Base of policies' settings: a policy's subclass has a field for each constant."""
+    """Base class of policies' settings: a policy's subclass has a field for each of the policy's constants."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
@@ -106,8 +106,7 @@ class Policy(ABC):
 
     * Its proposals depend only on the tree, the settings, the seed, the goal, the reward, the layer errors and the sequence of
       events. So a policy is rebuilt by replaying the stored events. If the tree caches dead ends, the replay repeats the
-      proposals,
-      too, on a tree with the same knowledge.
+      proposals, too, on a tree with the same knowledge.
     * It proposes or adopts each fingerprint only once.
     * It proposes every operator of the tree sooner or later, then answers EXHAUSTED.
     * The operators of the warm start come first, in their order.
@@ -120,10 +119,10 @@ class Policy(ABC):
         name: the name in experiments and in stored settings; by default the path `package.module:MyPolicy`.
         Settings: the class of its settings, which checks what an experiment gives.
         tree: the space.
-        seed: of all its random numbers.
+        seed: seed of all its random numbers.
         settings: its constants, an instance of `Settings`.
         goal: the goal of the search; None if it has none.
-        reward: of a search with a goal, the function whose values `tell` gets; None elsewhere.
+        reward: the function whose values `tell` gets, in a search with a goal; None in other searches.
         layer_error: if operators are initialized by a fit to the trained original, a function that returns the error of an
             operator's fit to one layer (`syno.train.workload.Workload.layer_error`), in a fraction of a second; else None.
         walks: random walks in the tree that avoid dead ends and proposed operators.
@@ -192,7 +191,7 @@ class Policy(ABC):
         return self.walks.found_closed
 
     def hear_closed(self, names: Iterable[str]) -> None:
-        """Mark nodes as closed that a worker with at most the proposals known here found to have no operators left.
+        """Mark nodes as closed in which a worker found no operators left; that worker knew no more proposals than this policy.
 
         This saves time and changes no proposal.
         """
@@ -261,7 +260,10 @@ class Policy(ABC):
 
     @abstractmethod
     def _choose(self, draws: Draws) -> tuple[TreeStep, ...] | None:
-        """Return a path to an operator that is not taken; None if there is none. Must not change the state."""
+        """Return a path to an operator that was not proposed or adopted yet; None if there is none.
+
+        Must not change the state.
+        """
 
     def _adopt(self, candidate: Candidate) -> None:  # noqa: B027
         """Record a candidate that becomes outstanding."""
@@ -304,7 +306,7 @@ MakeTree: TypeAlias = Callable[[], Tree]
 
 
 class Event(NamedTuple):
-    """A proposal, or the outcome of a proposal."""
+    """An event in the life of a policy: a proposal, or the outcome of a proposal."""
 
     proposal: Proposal
     outcome: Outcome | None = None
@@ -328,15 +330,16 @@ def small_space() -> Space:
 
 
 def outcome_of(proposal: Proposal) -> Outcome:
-    """Return an artificial outcome, the same for equal operators. One in seven is a failure."""
+    """Return an artificial outcome of a proposal, the same for equal operators. One in seven is a failure."""
     number = int(proposal.operator.id, 16)
     return Failure("made up") if number % 7 == 0 else number % 101 / 100
 
 
 def drive(policy: Policy, count: int, at_once: int = 1, seed: int = 0) -> list[Event]:
-    """Ask `count` times, or until the tree is exhausted, with up to `at_once` outstanding proposals, told in random order.
+    """Ask a policy for `count` proposals, or until the tree is exhausted, and tell it outcomes in random order.
 
-    Returns the events. At the end, fewer than `at_once` proposals are outstanding.
+    Up to `at_once` proposals are outstanding at a time. Returns the events. At the end, fewer than `at_once` proposals are
+    outstanding.
     """
     order, happened, waiting = random.Random(seed), list[Event](), list[Proposal]()
     for _ in range(count):
@@ -363,7 +366,7 @@ def replay(policy: Policy, happened: list[Event]) -> None:
 
 
 def check_seed(kind: type[Policy], make_tree: MakeTree = small_space, count: int = 15) -> None:
-    """Check that equal seeds give equal proposals, and different seeds different ones."""
+    """Check that equal seeds give equal proposals, and different seeds give different proposals."""
     first, again, other = (drive(kind(make_tree(), seed), count) for seed in (1, 1, 2))
     assert first == again, "two policies with equal seeds made different proposals"
     assert first != other, "two policies with different seeds made the same proposals"

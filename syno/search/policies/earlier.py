@@ -21,13 +21,13 @@ class Evaluated(NamedTuple):
     """An operator with a trial, as training data of the surrogate.
 
     Attributes:
-        place: its fingerprint or id, by which a random sample is ordered.
-        reward: 0 after a failure; None if it was not trained to its end.
-        values: (step, value) pairs at the rungs; empty without comparison.
-        candidate: the operator in the tree; None for an earlier study.
-        row: its features, if computed; see `Descriptions`.
+        place: the operator's fingerprint or id, by which a random sample is ordered.
+        reward: the trial's reward, 0 after a failure; None if the operator was not trained to its end.
+        values: (step, value) pairs at the rungs of early stopping; empty if it passed none.
+        candidate: the operator in the tree; None for an operator of an earlier study.
+        row: the operator's features, if computed; see `Descriptions`.
         metrics: measured metrics by name.
-        is_screened: whether it was screened out and not trained.
+        is_screened: whether the operator was screened out and not trained.
     """
 
     place: str
@@ -40,7 +40,7 @@ class Evaluated(NamedTuple):
 
     @property
     def is_informed(self) -> bool:
-        """Whether its reward or an intermediate value is known."""
+        """Whether the operator's reward or an intermediate value is known."""
         return self.reward is not None or bool(self.values)
 
 
@@ -64,7 +64,7 @@ def rewards(evaluated: Sequence[Evaluated]) -> list[float]:
 
 
 def _estimates(rank: dict[int, float], here: Sequence[int], ended: Sequence[int], known: Sequence[float]) -> list[float]:
-    """Return estimated rewards of the operators `here`, from their ranks and the rewards of the ended operators."""
+    """Return estimated rewards of the operators `here`, from ranks and from the rewards `known` of the operators that ended."""
     ranks = np.array([rank[number] for number in here])
     if not ended:
         return [float(estimate) for estimate in (ranks + 1) / (len(rank) + 1)]
@@ -89,7 +89,7 @@ class EarlierTrial(NamedTuple):
 
 
 def trials_file(source: str) -> Path:
-    """Return the trials table that a setting names: it is the file itself, or a file in the results folder of an experiment."""
+    """Return the trials table that a setting names: the file itself, or the table in an experiment's folder of results."""
     place = Path(source)
     return place / TRIALS if place.is_dir() else place
 

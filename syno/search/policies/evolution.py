@@ -18,7 +18,7 @@ class EvolutionSettings(PolicySettings):
     """Constants of the evolutionary search."""
 
     population: Annotated[int, Field(ge=1)] = 64
-    """number of the most recently evaluated operators that may be parents; a new one replaces the oldest"""
+    """number of most recently evaluated operators that may be parents; a new operator replaces the oldest"""
     tournament: Annotated[int, Field(ge=1)] = 8
     """size of the random sample whose best operator becomes the parent"""
     beginners: Annotated[int, Field(ge=0)] = 16

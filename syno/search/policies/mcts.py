@@ -39,27 +39,27 @@ class Rewards:
     squares: float = 0.0
 
     def add(self, reward: float) -> Rewards:
-        """Return the statistics with one more reward."""
+        """Return the statistics with another reward added."""
         return Rewards(self.count + 1, self.total + reward, self.squares + reward * reward)
 
     @property
     def mean(self) -> float:
-        """The mean; 0 without rewards."""
+        """Mean of the rewards; 0 without rewards."""
         return self.total / self.count if self.count else 0.0
 
     @property
     def variance(self) -> float:
-        """The population variance (not the sample variance); 0 without rewards."""
+        """Population variance of the rewards (not the sample variance); 0 without rewards."""
         return max(self.squares / self.count - self.mean**2, 0.0) if self.count else 0.0
 
     @property
     def deviation(self) -> float:
-        """The standard deviation."""
+        """Standard deviation of the rewards."""
         return math.sqrt(self.variance)
 
     @property
     def promise(self) -> float:
-        """The value of a RAVE statistic: mean + deviation - 1 / count."""
+        """Promise of the rewards, the value of a RAVE statistic: mean + deviation - 1 / count."""
         return self.mean + self.deviation - 1 / self.count if self.count else 0.0
 
 
@@ -75,7 +75,7 @@ class VisitStatistics:
 
     @property
     def count(self) -> int:
-        """The number of all visits, outstanding ones included."""
+        """Number of all visits, including outstanding ones."""
         return self.rewards.count + self.outstanding
 
     def depart(self) -> VisitStatistics:
@@ -97,7 +97,7 @@ class KindStatistics:
     Attributes:
         visits: visits of all these steps.
         steps: visits of each step taken, by id.
-        children: the node that each of these steps leads to.
+        children: the node that each of these steps leads to, by the step's id.
     """
 
     visits: VisitStatistics = NO_VISITS
@@ -147,15 +147,15 @@ class GlobalRewards:
     """Rewards by operation, or by kind of step, independent of the node (global RAVE).
 
     Attributes:
-        of: by the operation's id, or the kind: rewards of all operators that contain it.
-        promises: sum of their promises.
+        of: rewards of all operators that contain an operation or kind, by the operation's id or the kind's name.
+        promises: sum of the promises of all operations, or kinds.
     """
 
     of: Map[str, Rewards] = field(default_factory=Map)
     promises: float = 0.0
 
     def promise(self, name: str) -> float:
-        """Return the promise of this operation or kind; if it is unknown, the mean over all known ones."""
+        """Return the promise of the operation or kind `name`; if it is unknown, the mean over all known ones."""
         known = self.of.get(name)
         if known is not None:
             return known.promise
@@ -183,8 +183,8 @@ class Rave:
     Attributes:
         count: number of evaluated paths that are included.
         last: the last of these paths; None if there are none.
-        operations: by the operation's id: rewards of the operators that contain it above the node.
-        kinds: by kind of step: rewards of the operators that contain it above the node.
+        operations: rewards of the operators that contain an operation above the node, by the operation's id.
+        kinds: rewards of the operators that contain a kind of step above the node, by the kind's name.
     """
 
     count: int
@@ -215,7 +215,7 @@ class Statistics:
         return self.nodes.get(node, NOTHING)
 
     def changed(self, nodes: Mapping[Hashable, NodeStatistics]) -> Statistics:
-        """Return a copy in which the statistics of some nodes are replaced."""
+        """Return a copy with new statistics for these nodes."""
         return replace(self, nodes=self.nodes.update(nodes))
 
 
@@ -280,7 +280,7 @@ class MctsSettings(PolicySettings):
     widening: Fraction = 0.8
     """exponent b of progressive widening; a node with T visits considers floor(T ** b) of its children, at least one"""
     local_rave: NotNegative = 3.0
-    """c_l; a local RAVE statistic of N visits has weight N / (c_l + N) against the global one"""
+    """constant c_l; a local RAVE statistic of N visits has weight N / (c_l + N) against the global one"""
     reveal_noise: Fraction = 0.3
     """share of random noise in the order in which children are considered"""
     suppress_visits: Annotated[int, Field(ge=0)] = 30
@@ -288,7 +288,7 @@ class MctsSettings(PolicySettings):
     suppress_deviation: NotNegative = 0.001
     """standard deviation below which rewards count as hardly varying"""
     failure_reward: Fraction | None = 0.0
-    """reward of a failed evaluation; null: learn nothing from failures, as in the published system"""
+    """reward of a failed evaluation; null: failures are ignored, as in the published system"""
     share_values: bool = True
     """judge a child by all visits to its node, over all parents (transpositions); the published system counts only visits over
     this parent
@@ -392,12 +392,12 @@ class NodeView:
 
     @cached_property
     def here(self) -> NodeStatistics:
-        """Statistics of the node."""
+        """Statistics of the node under selection."""
         return self.statistics.at(self.node)
 
     @cached_property
     def rave(self) -> Rave:
-        """Local RAVE statistics of the node."""
+        """Local RAVE statistics of the node under selection."""
         return rave_at(self.statistics, self.node)
 
     @cached_property
@@ -410,11 +410,11 @@ class NodeView:
 
     @cached_property
     def kinds(self) -> list[str]:
-        """Kinds of steps that were taken before, and for which some step (taken or not) has operators left."""
+        """Kinds of steps that were taken before from the node, and for which some step (taken or not) has operators left."""
         return [kind for kind in self.here.kinds if self._open_children(kind) or self._any_leads_on(kind)]
 
     def new_kinds(self) -> list[str]:
-        """Return the kinds of steps to consider that no trial has taken at this node."""
+        """Return the kinds of steps to consider that were never taken from this node."""
 
         def promise(kind: str) -> float:
             return self._promise(self.rave.kinds.get(kind), self.statistics.kinds.promise(kind), f"kind {kind}")
@@ -422,7 +422,7 @@ class NodeView:
         return widen(self._hidden_kinds(), len(self.kinds), self.here.visits.count, promise, self._any_leads_on, self.settings)
 
     def new_steps(self, kind: str) -> list[TreeStep]:
-        """Return the steps of this kind to consider that no trial has taken at this node."""
+        """Return the steps of this kind to consider that were never taken from this node."""
         known, looked = self.here.kinds.get(kind, NO_STEPS), dict[str, TreeStep]()
 
         def promise(id_: str) -> float:
@@ -441,12 +441,12 @@ class NodeView:
         return [looked[id_] for id_ in ids]
 
     def best_kind(self) -> str:
-        """Return the kind of step by which to descend, among those taken before."""
+        """Return the kind of step by which to descend, chosen among the kinds taken before."""
         kinds = {kind: self.here.kinds[kind].visits for kind in self.kinds}
         return best_child(kinds, self.here.visits.count, {}, self.settings, self.draws)
 
     def best_step(self, kind: str) -> TreeStep:
-        """Return the step of this kind by which to descend, among those taken before."""
+        """Return the step of this kind by which to descend, chosen among the steps taken before."""
         known, open_ = self.here.kinds[kind], self._open_children(kind)
         shared = {id_: self.statistics.at(node).visits.rewards for id_, node in open_.items()}
         taken = {id_: known.steps[id_] for id_ in open_}
@@ -466,12 +466,12 @@ class NodeView:
         return {id_: node for id_, node in children.items() if self.is_open(node)}
 
     def _any_leads_on(self, kind: str) -> bool:
-        """Return whether any step of this kind has operators left."""
+        """Return whether any step of this kind leads to a node with operators left."""
         looked = (draft.look() for draft in self.drafts.get(kind, {}).values())
         return any(step is not None and self.is_open(step.node) for step in looked)
 
     def _promise(self, local: Rewards | None, everywhere: float, name: str) -> float:
-        """Return the promise of a child, by which children are considered: RAVE values with a share of random noise."""
+        """Return the promise of a child: its local and global RAVE values, with a share of random noise."""
         settings, known = self.settings, local or NO_REWARDS
         weight = settings.local_rave + known.count
         share = settings.local_rave / weight if weight else 1.0
@@ -481,7 +481,7 @@ class NodeView:
 
 @dataclass(frozen=True)
 class Frontier:
-    """The end of a selection.
+    """The end of a selection: a node at which a new step is to be taken.
 
     Attributes:
         path: the steps from the root, all of them taken before.
@@ -525,7 +525,7 @@ def select(
 
 
 def expand(frontier: Frontier, draws: Draws) -> TreeStep:
-    """Return a random choice of the frontier."""
+    """Return a random step among the frontier's choices."""
     return draws.below("expand").order(frontier.choices, lambda step: step.id)[0]
 
 
@@ -562,7 +562,7 @@ def add_virtual_loss(
 def backpropagate(
     statistics: Statistics, visits: Sequence[TraversedStep], path: Sequence[Action], reward: float | None
 ) -> Statistics:
-    """Return the statistics after the reward of a proposal (None: it does not count).
+    """Return the statistics after the reward of a proposal (None if the proposal does not count).
 
     The virtual losses on `visits` are removed, the reward is added there, and the operator's operations are credited with it in
     the RAVE statistics.

@@ -1,4 +1,4 @@
-"""Presets: policies with fixed constants under a name of their own. A preset sets every constant, independent of defaults."""
+"""Presets: policies with fixed constants and their own names. A preset sets every constant, independent of defaults."""
 
 from __future__ import annotations
 

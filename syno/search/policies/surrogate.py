@@ -58,11 +58,11 @@ class Model:
         self._column: Model | None = None  # predicts the further column
 
     def fit(self, rows: Numbers, rewards: Numbers, measured: Numbers | None = None) -> None:
-        """Fit the model. Raises SpecError without scikit-learn.
+        """Fit the trees to operators' features and rewards. Raises SpecError without scikit-learn.
 
         Args:
             rows: features of operators, shape [operators, columns].
-            rewards: their rewards, shape [operators].
+            rewards: rewards of the operators, shape [operators].
             measured: the further column, shape [operators], NaN if unknown; ignored if fewer than three values are known.
         """
         try:
@@ -93,7 +93,7 @@ class Model:
         return shares
 
     def _described(self, rows: Numbers) -> NDArray[np.float32]:
-        """Return rows with the predicted further column, if there is one."""
+        """Return rows of features, extended by the predicted further column, if there is one."""
         described = rows if self._column is None else np.column_stack([rows, self._column.predict(rows)[0]])
         return described.astype(np.float32)
 
@@ -117,7 +117,7 @@ Point = tuple[float, float]
 
 
 def log_speedup(evaluated: Evaluated) -> float | None:
-    """Return the logarithm of an operator's measured, else predicted, speedup; None if neither is known."""
+    """Return the logarithm of an operator's measured speedup, else of the predicted one; None if neither is known."""
     speedup = evaluated.metrics.get("speedup", evaluated.metrics.get("predicted_speedup"))
     return None if speedup is None or speedup <= 0 else math.log(speedup)
 
@@ -129,7 +129,7 @@ def log_fit_errors(known: Sequence[Evaluated]) -> Numbers:
 
 
 def quality(evaluated: Evaluated) -> float:
-    """Return the relative score of a trained operator, 0 for chance and 1 for the original; its reward if that is unknown."""
+    """Return a trained operator's relative score, 0 for chance and 1 for the original; its reward if the score is unknown."""
     score = relative_score(evaluated.metrics)
     return (evaluated.reward or 0.0) if score is None else max(score, 0.0)
 
@@ -141,7 +141,7 @@ class SpeedModel:
     the residual. Without estimated times, nothing is predicted before.
 
     Args:
-        new: returns an empty model.
+        new: function that returns an empty model.
         timed: whether the last column of rows is the logarithm of the estimated time.
     """
 
@@ -153,7 +153,7 @@ class SpeedModel:
 
     @property
     def is_fitted(self) -> bool:
-        """Whether predictions are absolute log(speedup) values. Otherwise they are only comparable with each other."""
+        """Whether predictions are absolute values of log(speedup). Otherwise they can only be compared with each other."""
         return self._model is not None or self._faster is not None
 
     def learn(self, rows: Numbers, speeds: Numbers) -> Self:
@@ -174,7 +174,7 @@ class SpeedModel:
         return (estimates + (self._faster or 0.0), np.full(len(rows), EARLY_DEVIATION)) if self._timed else None
 
     def _estimates(self, rows: Numbers) -> Numbers:
-        """Return log(speedup) from estimated times, up to a constant."""
+        """Return the log(speedup) that follows from the estimated times, up to a constant."""
         return -rows[:, -1] if self._timed else np.zeros(len(rows))
 
 
@@ -185,11 +185,12 @@ class GoalModels:
     Attributes:
         goal: the goal.
         speed: model of the speedup.
-        passing: model of the probability that an operator is not screened out for other reasons than speed; None if none was.
+        passing: model of the probability that an operator is not screened out for reasons other than speed; None if no operator
+            was.
         score: model of the relative score, as in `quality`; None before the first training, or if only the reward counts.
         least: the least relative score that the goal allows.
         points: (relative score, log(speedup)) of the trained operators.
-        to_beat: with the reward `gain`, returns the relative score to beat at a speedup; else None.
+        to_beat: with the reward `gain`, the function that returns the relative score to beat at a speedup; else None.
     """
 
     goal: Goal
@@ -255,11 +256,11 @@ class GoalModels:
         return chances
 
     def gains(self, rows: Numbers, rewards: Callable[[], Numbers]) -> Numbers:
-        """Return the acquisition value of each row.
+        """Return the acquisition value of each row of features, shape [operators].
 
         Args:
             rows: features of operators, shape [operators, columns].
-            rewards: returns the expected improvement of the reward for these rows.
+            rewards: function that returns the expected improvement of the reward for these rows.
         """
         speeds = self.speed.predict(rows)
         if self.score is None or speeds is None or not self.speed.is_fitted:
@@ -284,7 +285,7 @@ class GoalModels:
 
 
 def _least(goal: Goal, evaluated: Evaluated) -> float:
-    """Return the least relative score that the goal allows, computed from the metrics of a trained operator."""
+    """Return the least relative score that the goal allows, from the metrics of a trained operator."""
     metric = score_of(evaluated.metrics)
     scores = [evaluated.metrics.get(f"{prefix}{metric}") for prefix in (OF_ORIGINAL, CHANCE)]
     if goal.lose_at_most is None or scores[0] is None or scores[1] is None or scores[0] == scores[1]:
@@ -368,7 +369,7 @@ class Descriptions:
     """Computes features of a tree's operators: `OperatorFeatures` if the tree has a spec, else counts of hashed steps.
 
     Attributes:
-        features: of the tree's spec; None if it has none.
+        features: the features for the tree's spec; None if the tree has no spec.
         is_timed: whether the last feature is the logarithm of the operator's estimated time in all layers of the spec. An
             estimate takes about 15 ms.
     """
@@ -388,7 +389,7 @@ class Descriptions:
         return features
 
     def of_operator(self, operator: PGraph) -> tuple[float, ...] | None:
-        """Return the features of an operator of another study; None if it does not fit the layers of this one."""
+        """Return the features of an operator of another study; None if it does not fit the layers of this study."""
         try:
             if self.features is None:
                 return None
@@ -416,7 +417,7 @@ class Descriptions:
 
 
 def by_steps(path: Sequence[Action]) -> tuple[float, ...]:
-    """Return the number of steps of a path in each hash bucket, without the Finalize."""
+    """Return features of an operator without a spec: the number of its path's steps (except Finalize) in each hash bucket."""
     counts = [0.0] * BUCKETS
     for action in path[:-1]:
         counts[blake2b(action.id.encode(), digest_size=2).digest()[0] % BUCKETS] += 1
@@ -445,7 +446,7 @@ class SurrogateSettings(PolicySettings):
     parents: Annotated[int, Field(ge=1)] = 8
     """number of the best operators that are mutated"""
     trees: Annotated[int, Field(ge=2)] = 32
-    """number of trees of the model"""
+    """number of trees in the model"""
     most_rows: Annotated[int, Field(ge=16)] = 256
     """largest number of operators of a study that the model is fitted to: a quarter are the best, the others a random sample"""
     learn_from: tuple[str, ...] = ()
@@ -512,7 +513,10 @@ class Surrogate(Policy):
         return self._best_fitted([paths[place] for place in np.argsort(-gains, kind="stable")])
 
     def _beginner(self, draws: Draws) -> tuple[TreeStep, ...] | None:
-        """Return the path to a first operator, before the model: one that reads much of its input; random without features."""
+        """Return the path to one of the first operators, before the model is used: one that reads much of its input.
+
+        It is a random operator if there are no features.
+        """
         features, models = self._descriptions.features, self._fitted_to_goal()
         is_blind = features is None and models is None and self.layer_error is None
         paths = [] if is_blind else self._walks(draws, self.settings.beginner_walks)
@@ -546,7 +550,7 @@ class Surrogate(Policy):
         return self._layer_errors[operator.id]
 
     def _walks(self, draws: Draws, count: int) -> list[tuple[TreeStep, ...]]:
-        """Return the paths of random walks to operators that are not taken."""
+        """Return the paths of `count` random walks to operators that were not proposed yet."""
         count = max(count // self._rounds, LEAST)
         paths = (self.walks.complete(self.tree.root, draws.below(f"walk {number}"), SHORT) for number in range(count))
         return [path for path in paths if path is not None]
@@ -566,7 +570,7 @@ class Surrogate(Policy):
                 yield path
 
     def _parents(self) -> list[Evaluated]:
-        """Parents of mutations: the best operators, and while these are few, the fastest of the too slow ones."""
+        """Return the parents of mutations: the best operators, and while these are few, the fastest of the too slow ones."""
         best = nlargest(self.settings.parents, self._ended(), key=lambda trial: trial.reward or 0.0)
         slow = [trial for trial in self._evaluated.values() if trial.is_screened and log_speedup(trial) is not None]
         return [*best, *nlargest(self.settings.parents - len(best), slow, key=lambda trial: log_speedup(trial) or 0.0)]
@@ -585,11 +589,14 @@ class Surrogate(Policy):
 
     @property
     def _rounds(self) -> int:
-        """The divisor of the number of candidates: with many workers, each examines fewer, so that none waits long."""
+        """Divisor of the number of candidates: with many workers, each examines fewer candidates, so that none waits long."""
         return 1 + len(self._running) // PER_ROUND
 
     def _rows(self, paths: Sequence[Sequence[TreeStep]]) -> np.ndarray:
-        """Return the features of operators of this study, shape [paths, columns]. The first column is the study's number, 0."""
+        """Return the features of operators of this study, shape [paths, columns].
+
+        The first column is the number of the study, 0.
+        """
         rows = []
         for path in paths:
             operator = path[-1].operator
@@ -598,7 +605,7 @@ class Surrogate(Policy):
         return np.array(rows)
 
     def _fitted(self) -> Model:
-        """Model of rewards, fitted on the snapshot of trials at the last refit."""
+        """Return the model of rewards, fitted to the snapshot of trials at the last refit."""
         events, evaluated = self._snapshot()
         if self._model is None or self._model[0] != events:
             own = [trial for trial in evaluated if trial.is_informed]
@@ -611,7 +618,7 @@ class Surrogate(Policy):
         return self._model[1]
 
     def _fitted_to_goal(self) -> GoalModels | None:
-        """Goal models (score and speedup), fitted on the snapshot of trials at the last refit; None without a goal."""
+        """Return the goal's models of score and speedup, fitted to the snapshot at the last refit; None without a goal."""
         if self.goal is None:
             return None
         events, known = self._snapshot()
@@ -621,7 +628,7 @@ class Surrogate(Policy):
         return self._of_goal[1]
 
     def _snapshot(self) -> tuple[int, list[Evaluated]]:
-        """Snapshot for fitting: the number of events at the last refit, and the trials before it."""
+        """Return the snapshot for fitting: the number of events at the last refit, and the trials before it."""
         due, events, known = self._due
         if due < _due(self._proposed) or sum(trial.is_informed for trial in known) < self._beginners:
             return self._events, self._informed()
@@ -634,8 +641,9 @@ class Surrogate(Policy):
         return self._descriptions.of(evaluated.candidate)
 
     def _sample(self, evaluated: list[tuple[Evaluated, float]]) -> list[tuple[Evaluated, float]]:
-        """Return the training data of the model: a subset that changes little with new trials, so that few features are
-        computed anew.
+        """Return the training data of the model: a subset of (operator, target) pairs.
+
+        It changes little with new trials, so that features are computed anew for few operators.
         """
         if len(evaluated) <= self.settings.most_rows:
             return evaluated
@@ -697,7 +705,10 @@ class Surrogate(Policy):
 
 
 def _due(proposed: int) -> int:
-    """Return the number of proposals at the last refit: after 1 proposal, then after each growth by the factor GROWTH."""
+    """Return the number of proposals at the last refit, given the present number.
+
+    The first refit is after 1 proposal, the others after each growth by the factor GROWTH.
+    """
     due = min(proposed, 1)
     while due and (following := max(due + 1, int(due * GROWTH))) <= proposed:
         due = following

@@ -60,7 +60,7 @@ def file_errors(path: Path) -> Iterator[None]:
 
 
 def unusable(url: str, error: BaseException) -> StorageError:
-    """Return the StorageError that reports this error."""
+    """Return the StorageError that reports this error of the storage at `url`."""
     cause = _cause(error)
     lines = str(getattr(cause, "orig", None) or cause).strip().splitlines()
     reason = lines[0] if lines else type(cause).__name__

@@ -48,7 +48,7 @@ class Journal(JournalFileBackend):
         self.lock = JournalFileOpenLock(str(path), max(3, round(lock_seconds)))
 
     def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:  # type: ignore[override]
-        """Yield the operations from this number on. Raises StorageError at the first damaged line."""
+        """Yield the operations from the number `log_number_from` on. Raises StorageError at the first damaged line."""
         whole = log_number_from  # number of intact lines
         with file_errors(self.path):
             try:
@@ -64,7 +64,7 @@ class Journal(JournalFileBackend):
                 ) from error
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Append operations; returns when they are on the disk.
+        """Append operations; return when they are on the disk.
 
         Raises StorageError if that fails, as on a full disk; the file is then unchanged.
         """
@@ -95,7 +95,7 @@ def _checksum(log: dict[str, Any]) -> int:
 
 
 def _write(opened: int, data: bytes) -> None:
-    """Append all of the data to a file, or nothing."""
+    """Append all of the data to an open file, or nothing."""
     before, written = os.fstat(opened).st_size, 0
     try:
         while written < len(data):

@@ -48,7 +48,7 @@ class Leases(ABC):
         """
 
     def forget(self, trial_id: int) -> None:  # noqa: B027  (there may be nothing to remove)
-        """Remove the lease of a trial that has ended."""
+        """Remove the lease on a trial that has ended."""
 
     @contextmanager
     def kept(self, trial_id: int) -> Iterator[None]:
@@ -77,7 +77,7 @@ class Leases(ABC):
 
 
 class NoLeases(Leases):
-    """No leases: for a storage in memory, whose workers end with it."""
+    """Leases that do nothing, for a storage in memory, whose workers end with it."""
 
     def renew(self, trial_id: int) -> None:
         """Do nothing."""
@@ -95,13 +95,16 @@ class Heartbeats(Leases):
     """
 
     def __init__(self, storage: BaseStorage, interval: float, ended: list[FrozenTrial]) -> None:
-        """`ended` is the list to which the storage's `heartbeat_stale_trial_callback` appends the trials that it ends."""
+        """Create the leases.
+
+        The storage's `heartbeat_stale_trial_callback` appends the trials that it ends to the list `ended`.
+        """
         super().__init__(interval)
         self._storage = storage
         self._ended = ended
 
     def renew(self, trial_id: int) -> None:
-        """Record a heartbeat."""
+        """Record a heartbeat of this worker for the trial."""
         try:
             self._storage.record_heartbeat(trial_id)  # type: ignore[attr-defined]  # a storage with heartbeats has it
         except Exception:
@@ -109,7 +112,7 @@ class Heartbeats(Leases):
             raise
 
     def end_stale(self, study: optuna.Study, running: Mapping[int, FrozenTrial]) -> bool:
-        """Let Optuna end stale trials.
+        """Let Optuna end the trials whose heartbeat is too old.
 
         Optuna considers a trial without a heartbeat alive, so the first worker that sees such a trial records one, once. If
         every worker recorded one, the trial of a dead worker would stay alive.
@@ -128,7 +131,7 @@ class Heartbeats(Leases):
 
 
 class LeaseFiles(Leases):
-    """A folder of files beside a journal, one for each running trial.
+    """Leases as files in a folder beside a journal, one for each running trial.
 
     Attributes:
         grace: seconds without renewal after which a lease expires.
@@ -180,7 +183,7 @@ class LeaseFiles(Leases):
 
 
 def end_trial(storage: BaseStorage, trial_id: int, state: TrialState = TrialState.FAIL, reward: float | None = None) -> bool:
-    """Set the final state of a trial. Return False if it has one already: the first to end it wins."""
+    """Set the final state of a trial. Return False if it has a final state already: the first worker to end a trial wins."""
     try:
         return storage.set_trial_state_values(trial_id, state, None if reward is None else [reward])
     except optuna.exceptions.UpdateFinishedTrialError:

@@ -66,7 +66,7 @@ def open_storage(url: str, interval: float = 60, grace: float = 180) -> tuple[Ba
             .log or .journal, or any database URL that Optuna takes, such as `postgresql://user@host/name`; "memory:" for
             a storage that ends with the process.
         interval: seconds between two renewals of a lease.
-        grace: seconds without renewal after which a trial is stale. Databases round both up to whole seconds.
+        grace: seconds without renewal after which a trial is stale. For databases, both are rounded up to whole seconds.
 
     Raises:
         SpecError: the URL is none of these, or its database driver is not installed.
@@ -98,7 +98,7 @@ def open_storage(url: str, interval: float = 60, grace: float = 180) -> tuple[Ba
 
 
 def _open_database(url: str, interval: float, grace: float, ended: list[FrozenTrial]) -> BaseStorage:
-    """Return the storage at a database URL. It appends the trials that it ends, because their workers died, to `ended`.
+    """Return the storage at a database URL. It appends trials of dead workers, which it ends, to the list `ended`.
 
     Raises StorageError for a damaged SQLite file, and the errors of SQLAlchemy and Optuna.
     """

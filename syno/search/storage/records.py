@@ -48,7 +48,7 @@ class Result:
             or measured nothing usable; "interrupted": the worker was stopped or its machine failed, and the operator is
             requeued; "duplicate": another worker was evaluating the same operator; "withdrawn": it failed, but the operator was
             not to blame, and the trial does not count (only in tables; "failed" is stored).
-        reward: in [0, 1], of complete trials.
+        reward: the reward in [0, 1] of a complete trial; None for other trials.
         metrics: measured values by name.
         message: reason why the trial is not complete.
         seconds: duration of the evaluation.
@@ -72,7 +72,7 @@ class Result:
 
     @classmethod
     def of(cls, trial: FrozenTrial) -> Result | None:
-        """Return the result of a trial; None if it has none (yet), or one of an unknown kind."""
+        """Return the stored result of a trial; None if it has none (yet), or a result of an unknown kind."""
         stored = trial.user_attrs.get(RESULT)
         if not isinstance(stored, dict) or stored.get("kind") not in get_args(Kind):
             return None
@@ -80,12 +80,12 @@ class Result:
 
     @property
     def state(self) -> TrialState:
-        """The Optuna state of a trial with this result."""
+        """The state of a trial with this result in Optuna."""
         return STATES.get(self.kind, TrialState.FAIL)
 
     @property
     def outcome(self) -> Outcome | None:
-        """The outcome for policies; None if another trial evaluates the operator."""
+        """The outcome to tell policies; None if another trial evaluates the operator."""
         match self.kind:
             case "complete":
                 return self.reward if self.reward is not None else Failure("no reward was stored")
@@ -120,10 +120,10 @@ def attributes(
         attempt: number of earlier trials of this operator.
         told: events that the policy was told since its last proposal, in order: the number of a trial for its outcome, and
             [number, step] for its value at a step. The policy can be rebuilt from them.
-        closed: names of nodes that were found to have no operators left, for other workers.
-        salt, seed: of the policy at the proposal.
-        worker: the process that evaluates it.
-        versions: of installed packages.
+        closed: names of the tree's nodes that were found to have no operators left, for other workers.
+        salt, seed: salt and seed of the policy at the proposal.
+        worker: the process that evaluates the operator.
+        versions: versions of installed packages.
     """
     return with_checksum(
         {
@@ -172,7 +172,7 @@ def candidate_of(trial: FrozenTrial) -> Candidate:
 
 
 def operator_of(trial: FrozenTrial) -> PGraph:
-    """Return a trial's operator, parsed."""
+    """Return a trial's operator, parsed from its stored text."""
     return parse_stored(trial.user_attrs["operator"], f"operator of trial {trial.number}")
 
 
@@ -186,9 +186,9 @@ class TrialRecord:
     """A finished trial.
 
     Attributes:
-        number: of the trial in its study.
+        number: number of the trial in its study.
         operator: the operator that was evaluated.
-        reward: in [0, 1].
+        reward: the reward in [0, 1].
         metrics: measured values by name.
     """
 

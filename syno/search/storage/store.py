@@ -36,7 +36,7 @@ def screening_attribute(metrics: Mapping[str, float]) -> dict[str, Any]:
 
 
 def screening_metrics(trials: Iterable[FrozenTrial]) -> dict[str, float] | None:
-    """Return the metrics of an operator's trials that were known before the training; None if no trial came so far."""
+    """Return the metrics of an operator's trials that were known before the training; None if no trial got so far."""
     metrics: dict[str, float] | None = None
     for trial in trials:
         stored = trial.user_attrs.get(SCREENING)
@@ -49,7 +49,7 @@ PREFIX = "rung "  # of attributes with values at rungs, followed by the step
 
 
 def rung_key(step: Step) -> str:
-    """Return the name of the attribute for the value at a step."""
+    """Return the name of the trial attribute that stores the value at a step."""
     return f"{PREFIX}{step}"
 
 
@@ -59,7 +59,7 @@ def rung_attribute(value: float) -> dict[str, Any]:
 
 
 def values_at_rungs(trial: FrozenTrial) -> dict[Step, float]:
-    """Return a trial's values at the rungs, by step; NaN if it had none. Damaged values are skipped."""
+    """Return a trial's values at the rungs, by step; NaN for a stored value that is no number. Damaged values are skipped."""
     by_step = {key.removeprefix(PREFIX): value for key, value in trial.user_attrs.items() if key.startswith(PREFIX)}
     return {
         as_step(step): nan if stored["value"] is None else float(stored["value"])
@@ -83,7 +83,7 @@ class TrialStore:
     """
 
     def __init__(self, storage: BaseStorage, leases: Leases, name: str, place: str = "of this study") -> None:
-        """Open or create the study of this name. `place` is the storage's URL, for messages."""
+        """Open the study of this name in the storage, or create it. `place` is the storage's URL, for messages."""
         self.storage = storage
         self.leases = leases
         self.place = place
@@ -107,11 +107,11 @@ class TrialStore:
         self._do(lambda: self.storage.set_study_user_attr(self._study_id, key, value))
 
     def withdraw(self, numbers: Iterable[int], reason: str) -> None:
-        """Store that the trials with these numbers do not count, and the reason."""
+        """Store the numbers of trials that do not count, and the reason."""
         self.describe(f"{WITHDRAWN}{uuid.uuid4().hex}", {"trials": sorted(numbers), "reason": reason})
 
     def exhaust(self, withdrawn: int) -> None:
-        """Store that the space has no operator left to propose, except those of `withdrawn` (a number of) trials."""
+        """Store that the space has no operator left to propose; `withdrawn` is the number of withdrawn trials at this time."""
         if self.attributes.get(EXHAUSTED) != withdrawn:
             self.describe(EXHAUSTED, withdrawn)
 
@@ -125,9 +125,10 @@ class TrialStore:
     def create(self, attributes: Mapping[str, object]) -> int:
         """Create a running trial with these attributes atomically. Return its id.
 
-        Trials are numbered in the order of creation, and a worker that has created one sees all of lower numbers. (SQLite has
-        one writer at a time; on other databases Optuna locks the study's row; a journal is a sequence.) If the connection to a
-        server breaks meanwhile, the trial may be created twice; the second is a duplicate (`syno.search.trials`).
+        Trials are numbered in the order of creation, and a worker that has created a trial sees all trials of lower numbers.
+        (SQLite has one writer at a time; on other databases Optuna locks the study's row; a journal is a sequence.) If the
+        connection to a server breaks meanwhile, the trial may be created twice; the second is a duplicate
+        (`syno.search.trials`).
         """
         template = create_trial(state=TrialState.RUNNING, user_attrs=dict(attributes))
         return self._do(lambda: self.storage.create_new_trial(self._study_id, template))
@@ -140,7 +141,7 @@ class TrialStore:
         return self._ids[trial.number]
 
     def stored(self, trial_id: int) -> FrozenTrial:
-        """Return one stored trial. The caller must not change it."""
+        """Return the stored trial with this id. The caller must not change it."""
         return self._do(lambda: self.storage.get_trial(trial_id))
 
     def annotate(self, trial_id: int, key: str, value: object) -> bool:
@@ -152,11 +153,14 @@ class TrialStore:
         return True
 
     def end(self, trial_id: int, state: TrialState, reward: float | None = None) -> bool:
-        """Set the final state of a trial. Return False if it has one already: the first to end it wins."""
+        """Set the final state of a trial.
+
+        Return False if it has a final state already: the first worker to end a trial wins.
+        """
         return self._do(lambda: end_trial(self.storage, trial_id, state, reward))
 
     def end_stale(self, running: Sequence[FrozenTrial]) -> bool:
-        """End the running trials whose lease has expired. Return whether there were any."""
+        """End the running trials whose lease has expired. Return whether there were any such trials."""
         by_id = {self.id_of(trial): trial for trial in running}
         return self._do(lambda: self.leases.end_stale(self.study, by_id))
 
@@ -184,7 +188,7 @@ def read_trials(url: str, name: str) -> list[FrozenTrial]:
 
 
 def read_study(url: str, name: str) -> tuple[list[FrozenTrial], bool]:
-    """Return the trials as `read_trials` does, and whether the space is exhausted."""
+    """Return the trials of a study as `read_trials` does, and whether the space is exhausted."""
     file = _file_of(url)
     if file is not None and not file.is_file():
         raise SpecError(f'there is no study "{name}": {file} is not there; `syno search` makes it')
@@ -235,7 +239,7 @@ def withdrawn(attributes: Mapping[str, Any]) -> dict[int, str]:
 
 
 def is_exhausted(attributes: Mapping[str, Any]) -> bool:
-    """Return whether a worker found the space exhausted, and no trial was withdrawn since."""
+    """Return whether a worker found no operator left to propose, and no trial was withdrawn since."""
     return attributes.get(EXHAUSTED) == len(withdrawn(attributes))
 
 
@@ -269,7 +273,7 @@ class Verification:
     """Verifies the trials of one study against their checksums, each ended trial once."""
 
     def __init__(self, place: str) -> None:
-        """`place` is the study's storage, for messages."""
+        """Create the verification. `place` is the study's storage, for messages."""
         self._place = place
         self._seen = 0
         self._open: set[int] = set()  # numbers of trials without a result

@@ -29,7 +29,7 @@ WRITTEN_LAST = "alembic_version"  # the last of the tables that Optuna makes
 
 
 class NotBegunError(SpecError):
-    """The study does not exist yet."""
+    """Raised if the study does not exist yet."""
 
 
 class Stored(NamedTuple):
@@ -43,13 +43,16 @@ class StudyView:
     """A study in a storage, for repeated reading."""
 
     def __init__(self, url: str, name: str) -> None:
-        """`url` is the storage's, as in `syno.search.storage.opening.open_storage`. Nothing is opened yet."""
+        """Create the view of a study. `url` is the storage's, as in `syno.search.storage.opening.open_storage`.
+
+        Nothing is opened yet.
+        """
         self._url, self._name = url, name
         self._storage: BaseStorage | None = None
         self._verification = Verification(url)
 
     def read(self) -> Stored:
-        """Return the current content of the study.
+        """Return the current trials and attributes of the study.
 
         Raises SpecError if the search has not begun, or its storage is in memory; StorageError if the storage cannot be reached
         or read, after which a retry may succeed.

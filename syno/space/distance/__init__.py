@@ -11,10 +11,8 @@ What is bounded
 The relaxed problem
     The distance looks at sizes only. `feasibility.Relaxation` turns each live dim of a state into an `Axis`: its size,
     where a Merge may cut it, and how it may end. `Limits` holds the remaining allowances: primitives of each kind,
-        occurrences of variables, and pairs of axes that rules keep apart. States with the same axes and limits share one
-        cached distance. The `DistanceGoal` is the same for all states of a space: the sizes of the input's axes. See "An
-            example"
-    below.
+    occurrences of variables, and pairs of axes that rules keep apart. States with the same axes and limits share one cached
+    distance. The `DistanceGoal` is the same for all states of a space: the sizes of the input's axes. See "An example" below.
 
 Cases of an axis
     An assignment gives each axis one of five cases:
@@ -33,13 +31,10 @@ Cases of an axis
     ==========  ================================================================  ===============================
 
     The input's axes are partitioned into blocks. A *group* is a block with the axes that form it. If the product of these axes
-        is
-        larger than the block, the quotient is the group's *surplus*: one more Merge cuts it off, and it then ends like an axis
-        of
-        its own. The number of Contractions is chosen last, between the minimum that the cases need and the maximum that the
-            limits
-        allow, and is added to the cost. The distance is the least cost over all partitions, assignments and
-    numbers of contractions: `search` finds it by branch and bound, `cost` adds up what one assignment needs.
+    is larger than the block, the quotient is the group's *surplus*: one more Merge cuts it off, and it then ends like an axis
+    of its own. The number of Contractions is chosen last, between the minimum that the cases need and the maximum that the
+    limits allow, and is added to the cost. The distance is the least cost over all partitions, assignments and numbers of
+    contractions: `search` finds it by branch and bound, `least_primitives` adds up the cost of one assignment.
 
 An example
     The input is [N, C_in, H], the output [N, C_out, H], and N is bound, so the goal is {C_in, H}. After two reductions, of
@@ -91,30 +86,27 @@ Why it is never above the truth
 
 Why it is close to the truth
     Assignments that no operator has are excluded if a cheap condition shows it (`conditions`): a Merge can cut only few axes,
-        and only into certain pieces; windows need an axis to slide over; rules forbid joining some axes; weights need enough
-        elements, an axis in common with the data, and occurrences of variables. Each condition is necessary for the axes *as
-            they
-        are*. One Merge and one Split may exchange parts of axes and so avoid a condition: where this is possible, the
-            assignment
-        costs two more primitives instead of being excluded. A condition that follows from a canonicalization rule is used only
-        while that rule is on: the distance reads `syno.space.rules.guarantees.Guarantees` and knows no rule ids.
+    and only into certain pieces; windows need an axis to slide over; rules forbid joining some axes; weights need enough
+    elements, an axis in common with the data, and occurrences of variables. Each condition is necessary for the axes *as they
+    are*. One Merge and one Split may exchange parts of axes and so avoid a condition: where this is possible, the assignment
+    costs two more primitives instead of being excluded. A condition that follows from a canonicalization rule is used only
+    while that rule is on: the distance reads `syno.space.rules.guarantees.Guarantees` and knows no rule ids.
 
 FLOPs
     `conditions.within_flops` excludes numbers of contractions with which the operator has too few or too many FLOPs.
-        `feasibility.FlopsBound` is a second lower bound: the cheapest order of the sums that a state already has. `feasibility`
-        combines both with the distance. Reductions come first in an operator, so their sets are examined before any state is
-        built.
+    `feasibility.FlopsBound` is a second lower bound: the cheapest order of the sums that a state already has. `feasibility`
+    combines both with the distance. Reductions come first in an operator, so their sets are examined before any state is
+    built.
 
 Speed
     Nine of ten searches prove that no operator is left, so fast rejection pays. `feasibility.Joins` refuses most Splits before
-        their state is built. Equal problems are searched once: axes are numbered, so that the cache key of a problem is a few
-        integers. The search adds codes of sizes instead of multiplying sizes, and looks up facts about surpluses in tables
-        (`surpluses`). Of a complete assignment, it first checks the ways to end surpluses, which rejects the most. In the space
-            of
-        guided walks it prunes partial assignments that the narrow reading bound excludes (`reading`).
+    their state is built. Equal problems are searched once: axes are numbered, so that the cache key of a problem is a few
+    integers. The search adds codes of sizes instead of multiplying sizes, and looks up facts about surpluses in tables
+    (`Surpluses`). Of a complete assignment, it first checks the ways to end surpluses, which rejects the most. In the space of
+    guided walks it prunes partial assignments that the narrow reading bound excludes (`reading`).
 
 Tests compare the distance with the true number of primitives on small specs, whose whole space is enumerated: it is never
-    larger, and equal in more than 95 % of the states.
+larger, and equal in more than 95 % of the states.
 
 Paper: section 5.4 (shape distance). The published system charges a step for each axis that a contraction ends, and does
 not know which axes a Merge may cut: near its depth limit it loses operators. `syno.paper.distances` has its distance and
@@ -135,7 +127,7 @@ if TYPE_CHECKING:
 
 
 class OtherDistance(Protocol):
-    """Protocol of another distance, which the option `distance` of a spec names, in place of this package's."""
+    """The protocol of other distances than this package's, which the option `distance` of a spec names."""
 
     def __call__(self, state: State, most: int) -> int:
         """Return the distance of a state; UNREACHABLE if it is above `most`, the number of primitives left."""

@@ -20,7 +20,7 @@ class InputGroup:
 
     Attributes:
         block: the sizes of the input's axes in the block.
-        goal: their product.
+        goal: the product of these sizes.
         code: code of the surplus's size, updated with every member.
         members: the state's axes that are joined.
         surplus: product of the members divided by `goal`, set once all members are known. If it is not 1, a Merge cuts it off.
@@ -42,8 +42,8 @@ class Assignment:
     """A case for each axis of a state. The search mutates it in place.
 
     Attributes:
-        goal, limits: of the problem.
-        axes: in the order of the indices in `limits.conflicts`.
+        goal, limits: goal and limits of the problem.
+        axes: the state's axes, in the order of the indices in `limits.conflicts`.
         groups: the input's axes, with the state's axes that become part of them.
         windows, repeated, ended, parted: the axes with the cases WINDOW, REPEAT, WEIGHT and PIECES.
         contractions: number of contractions still to come.
@@ -63,7 +63,7 @@ class Assignment:
 
     @property
     def surpluses(self) -> list[Size]:
-        """The sizes that must be cut off, one for each group with a surplus."""
+        """The surpluses, which must be cut off: one size for each group that has one."""
         return [group.surplus for group in self.groups if group.surplus is not ONE]
 
     @property
@@ -77,7 +77,7 @@ class Assignment:
 
 
 def fits(room: Usage, usage: Usage) -> bool:
-    """Return whether `usage` is at most `room`, for each variable."""
+    """Return whether `usage` is at most `room` for each variable."""
     for used, left in zip(usage, room, strict=True):  # noqa: SIM110  (all() is slower)
         if used > left:
             return False
@@ -85,5 +85,5 @@ def fits(room: Usage, usage: Usage) -> bool:
 
 
 def total(*usages: Usage) -> Usage:
-    """Return the sum of usages, for each variable."""
+    """Return the sum of several usages, for each variable."""
     return tuple(map(sum, zip(*usages, strict=True)))

@@ -18,7 +18,7 @@ from syno.space.sizes import Usage
 
 
 def windows_fit(assignment: Assignment) -> bool:
-    """Return whether each window has an axis to slide over. If no weight follows, sums must first be joined to windows."""
+    """Return whether each window has an axis to slide over. If no weight follows, Splits must first join sums to windows."""
     sizes, ensured, weights = assignment.sizes, assignment.ensured, assignment.contractions
     positions = {axis.size for group in assignment.groups for axis in group.members if axis.cuts.above_window <= weights}
     for group in assignment.groups:
@@ -52,7 +52,7 @@ def _slides(assignment: Assignment, window: Size, positions: set[Size]) -> bool:
 
 
 def splits_allowed(assignment: Assignment) -> bool:
-    """Return whether Splits can form the groups if no weight follows."""
+    """Return whether rules allow the Splits that form the groups, if no weight follows."""
     conflicts = assignment.limits.conflicts
     for pairs, alone in ((conflicts.joined, False), (conflicts.joined_alone, True)):
         for a, b in _axes(assignment, pairs):
@@ -79,7 +79,7 @@ def _axes(assignment: Assignment, pairs: tuple[tuple[int, int], ...]) -> Iterato
 
 
 def _joins(assignment: Assignment, a: Axis, b: Axis, alone: bool) -> bool:
-    """Return whether one whole group contains every axis that equals `a` or `b`; with no third axis if `alone`."""
+    """Return whether a whole group contains all axes that equal `a` or `b`; with `alone`, without a third axis."""
     numbers = (a.number, b.number)
     alike = sum(axis.number in numbers for axis in assignment.axes)
     return any(
@@ -95,7 +95,7 @@ def may_end(assignment: Assignment, size: Size) -> bool:
 
 
 def ended_usage(assignment: Assignment) -> Usage | None:
-    """Return the occurrences that the weights need to end the axes with the case WEIGHT; None if they exceed the limit."""
+    """Return the occurrences of variables with which weights end the axes of the case WEIGHT; None if they exceed the limit."""
     sizes = assignment.sizes
     shared = (sizes[axis.size].shared for axis in assignment.ended for _ in range(axis.endings.weight))
     usage = total(sizes.none, *shared)
@@ -103,7 +103,7 @@ def ended_usage(assignment: Assignment) -> Usage | None:
 
 
 def weighted_usage(assignment: Assignment) -> Usage | None:
-    """Return the occurrences that the weights need for the axes that they must end or index; None if they exceed the limit.
+    """Return the occurrences of variables in all axes that weights must end or index; None if they exceed the limit.
 
     Axes that are cut, or that a window slides over, may be weighted in pieces or together with the window, so they are not
     counted.
@@ -193,7 +193,7 @@ def within_flops(assignment: Assignment) -> bool:
 
 
 def _pool(assignment: Assignment) -> float:
-    """Return the product of the sums that may be taken over unweighted elements (pooling)."""
+    """Return the product of the sums that may be taken over elements that no weight multiplies (pooling)."""
     pool, largest = 1.0, assignment.spec.windows.largest
     for group in assignment.groups:
         for axis in group.members:
@@ -206,7 +206,7 @@ def _pool(assignment: Assignment) -> float:
 
 
 def _copies(assignment: Assignment) -> float:
-    """Return the factor by which the data grows after the sums: by repeats, and by windows that are pieces of the output."""
+    """Return the factor by which repeats, and windows that are pieces of the output, enlarge the data after the sums."""
     sizes, spec = assignment.sizes, assignment.spec
     after = (*assignment.repeated, *(axis for axis in assignment.windows if not axis.only_sums))
     copies = assignment.limits.copies * sizes[product(axis.size for axis in after)].highest

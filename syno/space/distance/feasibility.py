@@ -53,7 +53,7 @@ from syno.space.steps import CandidateStep, StepKind
 
 
 class Apart(NamedTuple):
-    """Whether rules keep two dims apart, for each field of `Conflicts`."""
+    """Whether rules keep two dims apart: an answer for each field of `Conflicts`."""
 
     ended: bool
     joined: bool
@@ -65,7 +65,7 @@ NOT_APART = Apart(False, False, False)
 
 @dataclass
 class Relaxation:
-    """Converts states of one spec to axes and limits of the relaxed problem; each axis is computed once."""
+    """Converts states of one spec to axes and limits of the relaxed problem; an axis is computed once per dim."""
 
     goal: DistanceGoal
     candidates: Candidates
@@ -115,7 +115,7 @@ class Relaxation:
         return tuple([known[dim] for dim in dims]), limits
 
     def _conflicts(self, dims: list[Dim]) -> Conflicts:
-        """Return the pairs of axes that rules keep apart."""
+        """Return the pairs of axes that rules keep apart, for a state's dims."""
         ended, joined, joined_alone = [], [], []
         tied = [(place, dim) for place, dim in enumerate(dims) if self.facts[dim].is_tied]
         for (place, first), (number, second) in combinations(tied, 2):
@@ -143,7 +143,7 @@ class Relaxation:
         return apart if any(apart) else NOT_APART
 
     def axis(self, dim: Dim, state: State) -> Axis:
-        """Return the axis of a dim, with its number."""
+        """Return the axis of a dim in a state, with its number."""
         known = self._axes[state.ends.counts.weights]
         axis = known.get(dim)
         if axis is None:
@@ -197,7 +197,7 @@ class Relaxation:
         return self.spec.occurrences.chain_length - facts.height if self.ensured.chains_are_short else self.spec.depth
 
     def _ended_after(self, dim: Dim, facts: DimFacts) -> int:
-        """Return the number of contractions after which a weight may have ended the dim: 1, 2 or UNREACHABLE."""
+        """Return the number of contractions by which a weight can have ended the dim: 1, 2 or UNREACHABLE."""
         options, above = self.spec.contractions, self._above(facts)
         if above > 0 and self.sizes.fits(self.sizes.none, facts.size.shared):
             if self.candidates.may_be_outer(facts, dim.size):
@@ -281,7 +281,7 @@ class FlopsBound:
         return flops
 
     def cheapest(self, sums: Sequence[Size], increases: Sequence[Size], waits: Sequence[int], start: Size) -> int:
-        """Return the multiply-adds of the cheapest order of sums.
+        """Return the multiply-adds of the cheapest order in which to take the sums.
 
         Args:
             sums: sizes of the sums.
@@ -303,7 +303,7 @@ class FlopsBound:
 
         @cache
         def rest(done: int) -> int:
-            """Return the least multiply-adds of all sums that are not `done` (a bit mask)."""
+            """Return the least multiply-adds of the sums that are not in `done` (a bit mask)."""
             best, pending = -1, everything & ~done
             chosen = pending
             while chosen:
@@ -347,9 +347,9 @@ class SumSets:
     Attributes:
         sizes: facts about sizes.
         most: the largest number of reductions.
-        within: returns whether the product of all reductions is small enough.
-        distance: returns the distance for a set of reductions, their product and their occurrences; UNREACHABLE if there is
-            none.
+        within: function that returns whether the product of all reductions is small enough.
+        distance: function that returns the distance for a set of reductions, their product and their occurrences; UNREACHABLE
+            if there is none.
     """
 
     sizes: SizeTable
@@ -375,7 +375,7 @@ class SumSets:
         return leads
 
     def distance_of(self, sums: Sums) -> int:
-        """Return the least number of primitives after these reductions, in any order; later reductions count as well."""
+        """Return the least number of primitives from these reductions, in any order, to an operator; later reductions count."""
         sums = self._in_order(sums)
         distance = self._least.get(sums)
         if distance is None:
@@ -393,7 +393,7 @@ class SumSets:
         return total(self.sizes.none, *(self._usage[size] for size in sums))
 
     def _longer(self, sums: Sums) -> Iterator[Sums]:
-        """Yield the sets with one more reduction, which does not come before the last in the order of sizes."""
+        """Yield the sets with one more reduction, which must not precede the last one in the order of sizes."""
         return ((*sums, size) for size in self._after(sums)) if len(sums) < self.most else iter(())
 
     def _after(self, sums: Sums) -> list[Size]:
@@ -428,7 +428,7 @@ class Joins:
     """Early test of Splits: whether the joined size can occur in an operator.
 
     Attributes:
-        goal: of the distance.
+        goal: goal of the distance.
         narrow: the narrow reading bound, in the space of guided walks; else None.
     """
 
@@ -462,8 +462,9 @@ class Joins:
         return any(not variables & ~cancelled for variables in excess)
 
     def _find_excess(self, size: Size) -> tuple[int, ...]:
-        """Return, for each axis of the input, the variables in which the size exceeds it, as a bit mask; (0,) if it may be a
-        window.
+        """Return, for each axis of the input, the variables whose powers in the size exceed those in the axis, as a bit mask.
+
+        (0,) if the size may be a window.
         """
         if self.goal.sizes[size].can_be_window:
             return (0,)
@@ -482,7 +483,7 @@ class Feasibility:
     """Feasibility tests of the states of one space. With the exact distance, a state that can be completed is never rejected.
 
     Attributes:
-        kind: the distance that is used, or "none".
+        kind: the kind of distance in use, or "none".
         least_flops, most_flops: bounds on the FLOPs of the replaced layers.
     """
 
@@ -531,11 +532,11 @@ class Feasibility:
         return self.distance.cheapest(*self.relax(state, left), left)
 
     def iterations(self, state: State) -> int:
-        """Return the FLOPs of the operator as a single stage: the product of all loops, summed over the replaced layers."""
+        """Return the FLOPs of the state as a single stage: the product of all its loops, summed over the replaced layers."""
         return self.sizes[product((*self.spec.output_sizes, *(dim.size for dim in state.ends.sums)))].total
 
     def without_budget(self, state: State) -> int:
-        """Return the distance without bounds on FLOPs; UNREACHABLE if it exceeds the remaining depth."""
+        """Return the shape distance without bounds on FLOPs; UNREACHABLE if it exceeds the remaining depth."""
         left = self.spec.depth - state.steps
         free = ShapeDistance(replace(self.distance.goal, least_flops=0, most_flops=float("inf")))
         return free(*self.relax(state, left), left)

@@ -38,7 +38,7 @@ NO_PIECES = PieceCosts(UNREACHABLE, UNREACHABLE, UNREACHABLE)
 
 
 class Cuts(NamedTuple):
-    """Where a Merge may cut an axis."""
+    """The places at which Merges may cut an axis."""
 
     now: tuple[Size, ...]  # pieces (blocks and quotients) of the Merges that rules allow directly on the axis
     above_shift: bool  # whether a Shift can act on the axis, and then a Merge above the Shift
@@ -57,7 +57,7 @@ class Endings(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Axis:
-    """A live dim in the relaxed problem. Equal dims have equal numbers, by which caches find them."""
+    """A live dim in the relaxed problem. Axes of equal properties have equal numbers, which are keys of caches."""
 
     size: Size
     is_open: bool  # whether another primitive may stand above it
@@ -100,7 +100,7 @@ Pairs = tuple[tuple[int, int], ...]  # indices of axes
 
 
 class Conflicts(NamedTuple):
-    """Pairs of axes that rules keep apart, as indices into the sorted axes."""
+    """Pairs of axes that rules keep apart, as indices into the sorted list of a state's axes."""
 
     ended: Pairs  # one weight may not end both
     joined: Pairs  # no Split may join them before another contraction
@@ -126,7 +126,7 @@ class DistanceGoal:
     spec.
 
     Attributes:
-        spec, sizes: of the space.
+        spec, sizes: spec and table of sizes of the space.
         ensured: the facts that active rules guarantee.
         wanted: the sizes of the input's axes, without those bound to the output's.
         unordered: the sizes in `wanted` that only unordered axes of the input have.
@@ -151,7 +151,7 @@ class DistanceGoal:
         """Return the costs of ending an axis of this size in pieces: as windows, as repeats, or by weights.
 
         Args:
-            size: of the axis.
+            size: size of the axis.
             first: the pieces that the first Merge may cut; None for any.
         """
         costs = self._pieces.get((size, first))

@@ -4,13 +4,10 @@ It excludes assignments that cannot meet the spec's `reads`.
 
 Positions
     Only sums let an element of the output depend on several positions: every other primitive maps coordinates to coordinates.
-    So
-    for one output element, a coordinate of an input axis takes at most as many values as the live dims that form the axis take
-    together (`syno.space.distance.sources`): the members of its group, and the windows that slide over it. In an assignment,
-        each
-    window slides over one group. A surplus, or an axis that ends in pieces, may contain a window over any group, so it counts
-        in
-    every group.
+    So for one output element, a coordinate of an input axis takes at most as many values as the live dims that form the axis
+    take together (`syno.space.distance.sources`): the members of its group, and the windows that slide over it. In an
+    assignment, each window slides over one group. A surplus, or an axis that ends in pieces, may contain a window over any
+    group, so it counts in every group.
 
 Applied twice
     If the operator is applied to its own output, the output axes on which an input axis depends are input axes of the first
@@ -18,18 +15,16 @@ Applied twice
 
 Borders of blocks
     If neither a window nor a Shift follows, the coordinate of an input axis is a mixed-radix number whose digits are the
-    members
-    (or pieces of them), joined by Splits. If the size is a power of two, every digit of more than one value differs between the
-    middle position, 100...0, and the position before it, 011...1. One of these two output elements must read both positions, so
-    every member must take two values. An input axis that is formed together with others has at least one digit with its primary
-    variable, from a member with this variable.
+    members (or pieces of them), joined by Splits. If the size is a power of two, every digit of more than one value differs
+    between the middle position, 100...0, and the position before it, 011...1. One of these two output elements must read both
+    positions, so every member must take two values. An input axis that is formed together with others has at least one digit
+    with its primary variable, from a member with this variable.
 
 Guided walks
     The narrow bound is a heuristic, which also excludes some valid operators: it demands the usual ways to meet a requirement.
-    No
-    group has a surplus, each axis named in the requirement is a single live dim that depends on an axis of the output, and each
-    window can slide over such an axis. Most random walks keep to the states that it allows, where operators are found much
-    sooner; the other walks can reach every operator.
+    No group has a surplus, each axis named in the requirement is a single live dim that depends on an axis of the output, and
+    each window can slide over such an axis. Most random walks keep to the states that it allows, where operators are found
+    much sooner; the other walks can reach every operator.
 
 All numbers are upper bounds at one of the valuations at which the requirement is checked: it must hold at each of them.
 """
@@ -56,7 +51,7 @@ Member = tuple[Size, Source]
 
 
 class Question(NamedTuple):
-    """The part of an assignment that determines the number of positions read; key of the cache."""
+    """The part of an assignment that determines the number of positions read. It is the key of the cache."""
 
     groups: tuple[tuple[tuple[Size, ...], tuple[Member, ...]], ...]  # sizes of input axes, and the members that form them
     windows: tuple[Member, ...]  # each slides over one group
@@ -69,7 +64,7 @@ class ReadingBound:
     """The reading bound for one requirement.
 
     Attributes:
-        requirements, table: of the space.
+        requirements, table: requirements and table of sizes of the space.
         is_narrow: whether this is the narrow bound, for guided walks.
         named: the sizes of the input axes that the requirement names.
     """
@@ -145,7 +140,7 @@ class ReadingBound:
         return Question(groups, windows, tuple(anywhere), only_digits)
 
     def _is_usual(self, assignment: Assignment) -> bool:
-        """Return whether the narrow bound allows the assignment."""
+        """Return whether the assignment meets the requirement in a usual way, which the narrow bound demands."""
         for group in assignment.groups:
             if not group.is_whole:
                 return False
@@ -173,8 +168,9 @@ class ReadingBound:
                     yield dict(zip(self._free, numbers, strict=True))
 
     def _is_met(self, question: Question, order: dict[int, int], places: tuple[int, ...]) -> bool:
-        """Return whether enough positions may be read if groups form the input axes as in `order`, and windows slide as in
-        `places`.
+        """Return whether enough positions may be read.
+
+        Groups form the input axes as in `order`, and windows slide over groups as in `places`.
         """
         over: list[list[Source]] = [[] for _ in question.groups]
         for (_, source), place in zip(question.windows, places, strict=True):
@@ -223,9 +219,10 @@ class ReadingBound:
         return [source for _, source in with_it]
 
     def _places(self, question: Question) -> Iterator[tuple[int, ...]]:
-        """Yield the assignments of windows to groups over which they slide, which must be at least `least_ratio` times as long.
+        """Yield the assignments of windows to the groups over which they slide.
 
-        The product of a group's members, an upper bound on its axes, is compared with the window.
+        A group must be at least `least_ratio` times as long as its windows. The product of a group's members, an upper bound on
+        its axes, is compared with the window.
         """
         least, sizes = self.spec.windows.least_ratio, self.table
         wholes = [product(size for size, _ in members) for _, members in question.groups]

@@ -39,7 +39,7 @@ from syno.space.sizes import SizeTable
 
 
 class CutCost(NamedTuple):
-    """Extra cost of a Merge that cuts off a surplus: further Merges, and further primitives (these Merges included)."""
+    """Extra cost of a Merge that cuts off a surplus: numbers of further Merges, and of further primitives (Merges included)."""
 
     merges: int
     primitives: int
@@ -51,12 +51,12 @@ AFTER_MERGE = CutCost(1, 1)  # a Merge elsewhere first, whose pieces can then be
 
 
 class Removal(NamedTuple):
-    """One way to end a group's surplus.
+    """One way to end a group's surplus, with its cost.
 
     Attributes:
-        merges, primitives: cost besides contractions and the Merge that cuts the surplus off.
+        merges, primitives: numbers of Merges and primitives besides contractions and the Merge that cuts the surplus off.
         ended: the size that a weight ends.
-        windows, repeats: number of windows and repeats that the surplus becomes.
+        windows, repeats: numbers of windows and repeats that the surplus becomes.
     """
 
     merges: int
@@ -67,9 +67,7 @@ class Removal(NamedTuple):
 
 
 class Needed(NamedTuple):
-    """Primitives that an assignment needs besides contractions, with one removal for each surplus; Merges and Splits of
-    them.
-    """
+    """Numbers of primitives, Merges and Splits that an assignment needs besides contractions, with one removal per surplus."""
 
     primitives: int
     merges: int
@@ -80,7 +78,7 @@ def least_primitives(assignment: Assignment, cost: int, most: int) -> int | None
     """Return the primitives that the assignment needs besides its contractions; None if it is impossible or above `most`.
 
     Args:
-        assignment: with a case for every axis, and a number of contractions.
+        assignment: an assignment with a case for every axis, and a number of contractions.
         cost: sum of the costs of the cases, those of pieces as if two or more contractions followed.
         most: the largest cost of interest.
     """
@@ -131,7 +129,7 @@ def _merges(assignment: Assignment) -> int:
 
 
 def _has_conflicts(assignment: Assignment) -> bool:
-    """Return whether rules or occurrences exclude the assignment for the axes as they are."""
+    """Return whether rules or limits on occurrences exclude the assignment for the axes as they are."""
     if (assignment.windows and not windows_fit(assignment)) or weighted_usage(assignment) is None:
         return True
     if assignment.contractions == 1 and joins_two_large_sums(assignment):
@@ -143,7 +141,7 @@ def _has_conflicts(assignment: Assignment) -> bool:
 
 
 def _may_exchange(assignment: Assignment) -> bool:
-    """Return whether one more Merge and one more Split may exchange parts of axes, so that the conditions are met."""
+    """Return whether one more Merge and one more Split may exchange parts of axes, so that all conditions are met."""
     shifts, weights = assignment.limits.left.shifts, assignment.contractions
     if not assignment.ensured.merges_below_joins:
         return True
@@ -201,7 +199,7 @@ def _cost_of_cut(assignment: Assignment, group: InputGroup, *, ended: bool) -> C
 
 
 def _may_be_cut(assignment: Assignment, axis: Axis) -> bool:
-    """Return whether any Merge may cut the axis, or an axis above it."""
+    """Return whether any Merge may cut the axis, or an axis made of it by further primitives."""
     return bool(axis.cuts.now) or axis.cuts.above_shift or axis.cuts.above_window <= assignment.contractions
 
 
@@ -274,7 +272,7 @@ Blocks = list[tuple[Size, ...]]  # the input's axes in blocks
 
 
 class Surplus(NamedTuple):
-    """Facts about a surplus: a product of axes divided by the product of a block."""
+    """Facts about a surplus, which is a product of axes divided by the product of a block."""
 
     primaries: int  # 1 if a positive power of a primary variable is in it, else 0
     anything: int  # 1 if a positive power of any variable is in it, else 0
@@ -299,7 +297,7 @@ class Surpluses(dict[int, Surplus]):
 
 
 class Legality(dict[int, bool]):
-    """Whether a surplus can be made legal or 1 by the coefficients that may still join its group, by the sum of the codes."""
+    """Tells whether coefficients that may still join a group can make its surplus legal or 1, by the sum of the codes."""
 
     def __init__(self, sizes: SizeTable) -> None:
         super().__init__()
@@ -361,7 +359,7 @@ class CheapestAssignment(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """Result of a search up to `most` primitives; a distance above `most` is unknown."""
+    """The result of a search up to `most` primitives; a distance above `most` is unknown."""
 
     distance: int
     most: int
@@ -456,7 +454,7 @@ class _BranchAndBound:
         """Choose a case for the axis at `index`, and recursively for those after it.
 
         Args:
-            index: of the axis.
+            index: index of the axis.
             cost: primitives that the cases so far need, besides contractions.
             cuts: the Merges among them that cut off surpluses and pieces.
             contractions: least number of contractions that the cases so far need.
@@ -511,7 +509,7 @@ class _BranchAndBound:
             chosen.parted.pop()
 
     def _join(self, index: int, cost: int, cuts: int, contractions: int, first: int) -> None:
-        """Add the axis to each possible group, from number `first` on, and continue with the next axis."""
+        """Add the axis at `index` to each possible group, from group number `first` on, and continue with the next axis."""
         axis, empty, surpluses = self.axes[index], self.empty, self.surpluses
         counted = 1 if index >= self.with_primaries else 0  # the field of a Surplus that says whether a cut is needed
         tried = set()
@@ -543,7 +541,7 @@ class _BranchAndBound:
         self.empty = empty
 
     def _complete(self, cost: int, contractions: int) -> None:
-        """Evaluate the complete assignment with each number of contractions, and store it as `best` if it is cheaper."""
+        """Evaluate a complete assignment with each number of contractions; store it as `best` if it is the cheapest so far."""
         chosen, limits, sizes, reading = self.assignment, self.limits, self.assignment.sizes, self.distance.reading
         if chosen.windows and not limits.left.unfolds:
             return

@@ -12,7 +12,7 @@ from syno.ir.primitives import REDUCE
 
 
 class Source(NamedTuple):
-    """The dependencies of a coordinate."""
+    """The sums and the output axes on which a coordinate depends."""
 
     positions: int  # upper bound on the number of values that it takes for one output element
     outputs: int  # the output axes that it depends on, as a bit mask
@@ -48,7 +48,7 @@ class Sources:
 
 
 def joined(sources: list[Source], most: int | None = None) -> Source:
-    """Return the source of a coordinate that is computed from several others, and takes at most `most` values."""
+    """Return the source of a coordinate that is computed from others with these sources, and takes at most `most` values."""
     outputs = 0
     for source in sources:
         outputs |= source.outputs

@@ -126,7 +126,7 @@ class Summands:
 
     Attributes:
         valuation: the values of the variables.
-        extents: of the loops.
+        extents: the lengths of the loops.
         at: the coordinates of each dim, as an integer array.
         inside: a boolean array for each Unfold whose guard can fail. A summand is non-zero where all guards hold.
     """
@@ -155,13 +155,16 @@ class Summands:
         return cls(valuation, extents, at, tuple(indices.inside))
 
     def count(self, conditions: Iterable[Array]) -> int:
-        """Return the number of summands in which all `conditions` (boolean arrays) hold."""
+        """Return the number of summands in which all `conditions` hold; these are boolean arrays over the loops."""
         factors = [np.ones([1] * len(self.extents), np.int64), *(condition.astype(np.int64) for condition in conditions)]
         return int(summed(factors, dict(enumerate(self.extents))).item())
 
 
 class _Indices:
-    """Arithmetic on integer arrays. Each guard is stored separately, as an array over the loops that it depends on."""
+    """Computes coordinates as integer arrays.
+
+    Each guard is stored separately, as an array over the loops that it depends on.
+    """
 
     def __init__(self, valuation: Valuation) -> None:
         self.valuation = valuation
@@ -182,7 +185,7 @@ class _Indices:
 
 
 def summed(factors: Iterable[Array], over: Mapping[int, int]) -> Array:
-    """Return the product of `factors`, at least one, summed over some axes, which keep length 1.
+    """Return the product of `factors`, at least one array, summed over some axes, which keep length 1.
 
     All factors have the same number of axes, each of length 1 or of the axis's extent. `over` maps the axes to sum over to
     their extents; an axis that no factor depends on multiplies the result by its extent.
@@ -210,7 +213,10 @@ def eliminated(factors: Iterable[Array], over: Mapping[int, int]) -> list[Array]
 
 
 def _sum_product(bucket: list[Array], axis: int) -> Array:
-    """Return the product of the bucket summed over an axis. The largest factor is multiplied while summing, to save memory."""
+    """Return the product of the factors in `bucket`, summed over an axis.
+
+    The largest factor is multiplied while summing, to save memory.
+    """
     *others, largest = sorted(bucket, key=np.size)
     axes = list(range(largest.ndim))
     left = [other for other in axes if other != axis]

@@ -33,7 +33,7 @@ from syno.space.identity.valuations import own_valuations, tiny_valuations, wind
 
 
 def number_of_different(colors: Array) -> int:
-    """Return the number of distinct values."""
+    """Return the number of distinct values in an array of colors."""
     # `numpy.unique` takes ten times as long.
     ordered = np.sort(colors, axis=None)
     return int(np.count_nonzero(ordered[1:] != ordered[:-1])) + 1
@@ -113,11 +113,14 @@ class Connections:
         self.size += count
 
     def glance(self) -> int:
-        """Return a number from the first round of colors, which is cheaper than `total`: if it differs, `total` differs."""
+        """Return a number from the first round of colors, which is cheaper than `total`.
+
+        If two numbers differ, so do the totals.
+        """
         return int(self._hashed(self._round(self._first()))[0]) if self.unnamed else self.total()
 
     def total(self) -> int:
-        """Return a number for all connections that does not depend on the numbering of unnamed elements."""
+        """Return a number that describes all connections, and does not depend on the numbering of unnamed elements."""
         if not self.unnamed:
             return int(summed(self.named, {}).item())
         colors = self._refined(self._first())
@@ -130,7 +133,7 @@ class Connections:
         return int(total[0])
 
     def _first(self) -> Array:
-        """Return the colors before the first round."""
+        """Return the colors of all elements before the first round."""
         seeds = (np.broadcast_to(part.seed, part.colors.stop - part.colors.start) for part in self.unnamed)
         return np.concatenate([*seeds])[None]
 
@@ -142,9 +145,7 @@ class Connections:
         return colors
 
     def _round(self, colors: Array) -> Array:
-        """Return new colors: hashes of the old color, the sum over the element's summands, and the next element's color in a
-        rolled axis.
-        """
+        """Return new colors: hashes of an element's color, the sum over its summands, and, in a rolled axis, the next color."""
         factors = [np.take(colors[:, part.colors], part.at[0], axis=1) for part in self.unnamed]
         new = mixed(colors)
         for place, part in enumerate(self.unnamed):
@@ -218,9 +219,9 @@ def fingerprint(
     Args:
         graph: the operator.
         unordered_output: output axes whose positions may be permuted, because neighbouring weights absorb it.
-        unordered_input: such axes of the input.
+        unordered_input: input axes whose positions may be permuted.
         rolled_output: output axes that may be rotated by any number of positions, the same for all other coordinates.
-        rolled_input: such axes of the input.
+        rolled_input: input axes that may be rotated in this way.
         mirrors: pairs of output axes that may be exchanged together with a pair of input axes, as in `((2, 3), (2, 3))`.
         valuations: the valuations at which to evaluate. Those at which a size of the operator is not a whole number are
             skipped; if none remains, `own_valuations` of the operator are used. Only fingerprints at equal valuations can be
@@ -284,21 +285,21 @@ def same_operator(first: PGraph, second: PGraph, **free: Any) -> bool:
 
 
 def _rows(graph: PGraph, valuations: Iterable[Mapping[str, int]] | None) -> Sequence[Valuation]:
-    """Return the valuations at which the operator is evaluated."""
+    """Return the valuations at which the operator is evaluated: those given at which its sizes are whole, else its own."""
     candidates = map(Valuation, valuations or ())
     rows = [row for row in candidates if all(row.fraction(size).denominator == 1 for size in graph.sizes)]
     return rows or own_valuations(graph)
 
 
 def _content(graph: PGraph, rows: Sequence[Valuation]) -> list[str]:
-    """Return the shapes and valuations as text, which are equal for equal operators."""
+    """Return the operator's shapes and the valuations as text, which is equal for equal operators."""
     content = [", ".join(str(dim.size) for dim in dims) for dims in (graph.output, graph.input)]
     content += sorted(str(product(dim.size for dim in weight)) for weight in graph.weights)
     return content + [str(sorted(row.items())) for row in rows]
 
 
 def _namings(graph: PGraph, mirrors: Sequence[Mirror]) -> Iterator[list[list[int]]]:
-    """Yield the numbers of the output and input axes for every combination of mirrors."""
+    """Yield the numbers of the output axes and of the input axes, for every combination of mirrors."""
     for chosen in itertools.product((False, True), repeat=len(mirrors)):
         names = [list(range(len(dims))) for dims in (graph.output, graph.input)]
         for mirror in itertools.compress(mirrors, chosen):

@@ -36,7 +36,7 @@ def fused(graph: PGraph) -> PGraph:
 
 @dataclass(frozen=True)
 class _Chain:
-    """A dim and the chain of Shares above it: the weights' axes, the dim at the top, and the Split on it, if there is one."""
+    """A dim and the chain of Shares above it: the weights' axes, the dim at the top, and the Split on that dim, if any."""
 
     begin: Dim
     axes: Mapping[int, Dim]
@@ -46,8 +46,9 @@ class _Chain:
 
 
 def _pairs(graph: PGraph) -> Iterator[tuple[Dim | None, _Chain, _Chain]]:
-    """Yield pairs that can be joined: the dim below (None for sums), the chain on the major piece, the chain on the minor
-    piece.
+    """Yield pairs of dims that can be joined.
+
+    Each is (the dim below, None for sums; the chain on the major piece; the chain on the minor piece).
     """
     above = {dim: operation for operation in graph.operations for dim in operation.bottoms}
     expanded = set(graph.expansions)
@@ -106,7 +107,7 @@ class ComparisonValuations:
     """Chooses the valuations at which each operator of a space is compared.
 
     Attributes:
-        spec, sizes: of the space.
+        spec, sizes: spec and table of sizes of the space.
         wanted: the sizes of the input's axes, without those bound to the output's.
     """
 
@@ -129,12 +130,12 @@ class ComparisonValuations:
 
     @cached_property
     def usual(self) -> tuple[Valuation, ...]:
-        """Tiny valuations at which the sizes that most operators have are whole numbers."""
+        """Tiny valuations at which the usual sizes, those of most operators, are whole numbers."""
         return tiny_valuations(*self._usual_sizes)
 
     @cached_property
     def wide(self) -> tuple[Valuation, ...]:
-        """Valuations at which sizes of sums, and of pieces of the output's and input's axes, are whole numbers too."""
+        """Valuations at which the sizes of sums, and of pieces of the output's and input's axes, are whole numbers as well."""
         usual, windows = self._usual_sizes
         pieces = {piece for axis in self._free for block, _ in self.sizes.divisors(axis) for piece in (block, axis / block)}
         sums = {
@@ -207,7 +208,7 @@ def is_whole(graph: PGraph, rows: Sequence[Valuation], most: float = float("inf"
 
 
 def windows_of(graph: PGraph) -> list[Window]:
-    """Return (axis, window) of each Unfold of the operator."""
+    """Return the (axis, window) pair of each Unfold of the operator."""
     unfolds = (operation for operation in graph.operations if operation.primitive is UNFOLD)
     return [(operation.bottoms[0].size, operation.bottoms[1].size) for operation in unfolds]
 
@@ -255,7 +256,10 @@ def _coefficients(
 def _primes(
     order: Sequence[Variable], odd: set[Variable], rows: Sequence[Valuation], narrow: Sequence[Window]
 ) -> dict[str, int]:
-    """Return the smallest free primes in this order; larger ones if a window of `narrow` would otherwise be wide."""
+    """Return primes for the coefficients in this order: the smallest free ones, or larger ones for windows that must be narrow.
+
+    `narrow` has the windows that would otherwise cover their axis.
+    """
     values: dict[str, int] = {}
     for variable in order:
         taken = {*values.values(), *(row[variable.name] for row in rows)}
@@ -279,7 +283,7 @@ def _windows_first(order: Sequence[Variable], windows: Sequence[Window]) -> list
 
 
 def is_wide(pair: Window, row: Valuation) -> bool:
-    """Return whether the window covers the whole axis from every position."""
+    """Return whether a window covers its whole axis from every position."""
     # At such a valuation a sum over the window is a sum over the axis, so that two operators that differ elsewhere would
     # be equal.
     axis, window = (row.fraction(size) for size in pair)

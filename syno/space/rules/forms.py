@@ -30,7 +30,7 @@ def _approximate() -> tuple[Rule, ...]:
 
 
 def is_size(step: CandidateStep, size: Size) -> bool:
-    """Return whether a dim may have the size."""
+    """Return whether a dim may have this size in the spec."""
     facts = step.sizes[size]
     return facts.is_legal and facts.is_valid
 
@@ -44,12 +44,12 @@ def is_cut(step: CandidateStep, dim: Dim, block: Size, *, most: Usage) -> bool:
 
 
 def no_more(step: CandidateStep, used: Usage, most: Usage) -> bool:
-    """Return whether a Merge's occurrences are at most those of the other form; True if the spec does not count them."""
+    """Return whether a Merge uses at most the occurrences of the other form; True if the spec does not count Merges."""
     return not step.spec.sizes.count_merges or all(a <= b for a, b in zip(used, most, strict=True))
 
 
 def merged(step: CandidateStep) -> Usage:
-    """Return the occurrences that the step, a Merge, uses."""
+    """Return the occurrences of variables that the step, a Merge, uses."""
     return step.sizes.merged(step.block, step.dims[0].size / step.block)
 
 
@@ -84,12 +84,12 @@ def fused_merge(step: CandidateStep) -> bool:
 
 
 def neighbours_alike(step: CandidateStep) -> bool:
-    """V4: return whether the two touching dims are adjacent at the bottom and have the same weights."""
+    """V4: return whether the two touching dims are adjacent at the bottom and are indexed by the same weights."""
     return _one_axis(step, step.dims[0], step.dims[1])
 
 
 def below_minor(step: CandidateStep) -> bool:
-    """V8: return whether the Stride can act on the Split's minor instead."""
+    """V8: return whether the Stride can act on the Split's minor instead of the Split."""
     return is_left(step, STRIDE, (_bottoms(step.dims[0])[1],), step.block)
 
 
@@ -111,7 +111,7 @@ def below_shares(step: CandidateStep) -> bool:
 
 
 def two_sums(step: CandidateStep) -> bool:
-    """V17: return whether the pieces can be separate sums, with no more occurrences."""
+    """V17: return whether the pieces of the sum can be two separate sums, without more occurrences of variables."""
     sizes, quotient = step.sizes, step.dims[0].size / step.block
     if step.state.ends.counts.reductions >= step.spec.occurrences.reductions:
         return False
@@ -124,7 +124,7 @@ def two_sums(step: CandidateStep) -> bool:
 
 
 def _as_many_axes(step: CandidateStep, base: Dim, weights: frozenset[object]) -> bool:
-    """Return whether both pieces may index the weights in place of the whole dim."""
+    """Return whether both pieces of a dim may index the weights in place of the whole dim, within the limits."""
     if not weights:
         return True
     pieces = zip(step.sizes[step.block].shared, step.sizes[base.size / step.block].shared, strict=True)
@@ -161,7 +161,7 @@ def _may_be_low_rank(step: CandidateStep, a: Dim, b: Dim) -> bool:
 
 
 def _one_axis(step: CandidateStep, left: Dim, right: Dim) -> bool:
-    """Return whether the touching ends of the dims are pieces of one axis, or two sums, and have the same weights."""
+    """Return whether the dims touch as pieces of one axis, or are two sums, and are indexed by the same weights."""
     (left_base, weights), (right_base, others) = _under_shares(_last(left)), _under_shares(_first(right))
     return (
         weights == others
@@ -180,7 +180,7 @@ def _is_share(dim: Dim) -> bool:
 
 
 def _under_shares(dim: Dim) -> tuple[Dim, frozenset[object]]:
-    """Return the dim below a chain of Shares, and their weights."""
+    """Return the dim below a chain of Shares, and the weights of these Shares."""
     weights = set()
     while _is_share(dim):
         assert dim.operation is not None

@@ -17,7 +17,7 @@ from syno.space.steps import CandidateStep, StepKind
 
 
 class Guarantees(NamedTuple):
-    """Facts about every state, one field for each, with the ids of the rules that ensure it."""
+    """Facts that hold in every state, one field each, annotated with the ids of the rules that ensure it."""
 
     # where views go
     merges_below_joins: Annotated[bool, "V1", "V16"]  # no Merge goes on a Split or a Share
@@ -40,7 +40,7 @@ class Guarantees(NamedTuple):
 
     @classmethod
     def of(cls, rules: RuleSet) -> Self:
-        """Return the facts that these rules ensure."""
+        """Return the facts that a set of active rules ensures."""
         return cls(**{name: all(map(rules.is_on, ids)) for name, ids in ENSURED_BY.items()})
 
 

@@ -31,7 +31,7 @@ class Example:
         rejected: the form that the rule rejects, as text.
         kept: the equal form that the rule accepts; None if there is none, or if the rule orders steps of the same graph.
         note: why `kept` is None.
-        unordered: axes of output and input whose channels have no order here.
+        unordered: axes of output and input whose positions have no order in this example.
         values: sizes for the agreement ratio, where they differ from VALUES.
     """
 
@@ -296,7 +296,7 @@ BY_CONSTRUCTION = (
 
 
 def forms(rule: str) -> tuple[PGraph, PGraph | None]:
-    """Return the rejected and the kept form of a rule's example; None for the latter if there is none."""
+    """Return the rejected and the kept form of a rule's example; None in place of a kept form that does not exist."""
     example = EXAMPLES[rule]
     rejected, kept = (
         None if text is None else parse(f"operator example\nvariables {VARIABLES}\n" + text.replace("; ", "\n"))
@@ -307,13 +307,13 @@ def forms(rule: str) -> tuple[PGraph, PGraph | None]:
 
 
 def is_proven(rule: str) -> bool:
-    """Return whether both forms of a rule's example compute the same."""
+    """Return whether both forms of a rule's example compute the same function."""
     (rejected, kept), (output, unordered_input) = forms(rule), EXAMPLES[rule].unordered
     return kept is not None and same_operator(rejected, kept, unordered_output=output, unordered_input=unordered_input)
 
 
 def agreement_ratio(rule: str) -> float | None:
-    """Return the share of summands at which both forms of a rule's example read the same; None without another form."""
+    """Return the share of summands in which both forms of a rule's example read the same; None without a second form."""
     rejected, kept = forms(rule)
     if kept is None:
         return None
@@ -344,7 +344,7 @@ def rows(rules: Iterable[Rule] = tuple(RULES.values())) -> list[tuple[str, ...]]
 
 
 def _place(row: tuple[str, ...]) -> tuple[object, ...]:
-    """Sort key of a row: views first, then by letter and number; a user's own rules last."""
+    """Return the sort key of a row: views first, then by letter and number; a user's own rules last."""
     name, number = row[0], "".join(filter(str.isdigit, row[0]))
     is_own = name not in EXAMPLES and name not in {held.id for held in BY_CONSTRUCTION}
     return is_own, name[0] != "V", name[0], int(number or 0), name

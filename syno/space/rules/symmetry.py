@@ -117,12 +117,12 @@ def _(step: CandidateStep) -> bool:
 
 @dataclass(frozen=True)
 class Channels:
-    """Facts about a dim, derived from the tops downwards.
+    """Facts about the order of a dim's elements, derived from the input's and weights' axes downwards.
 
     Attributes:
         unordered: whether its elements have no order.
-        axis: the unordered axis that it is made of, if any.
-        piece_of: the Split of which it is a piece, if any.
+        axis: the unordered axis of which the dim is made, if any.
+        piece_of: the Split of which the dim is a piece, if any.
         is_mixed: whether the piece is joined with dims that are no pieces.
     """
 
@@ -207,7 +207,7 @@ def _through_merge(above: list[Channels], broken: set[str]) -> Channels:
 
 
 def _breaks(*names: str) -> Predicate:
-    """Return a predicate: whether a complete operator breaks one of these rules."""
+    """Return a predicate of a step: whether the complete operator breaks one of the rules with these names."""
 
     def rejects(step: CandidateStep) -> bool:
         unordered = {dim for axis, dim in enumerate(step.dims) if axis in step.spec.unordered_input}

@@ -29,12 +29,12 @@ class Rule:
     """A canonicalization rule: a row of the table. `rules_on: ["package.module:name"]` adds a user's own to a space.
 
     Attributes:
-        id: the name in settings and counts. Built-in ids begin with V for views, C for contractions and order, U for unordered
-            channels, S for symmetry.
+        id: name of the rule in settings and counts. Built-in ids begin with V for views, C for contractions and order, U for
+            unordered channels, S for symmetry.
         kinds: the kinds of steps that the rule checks, from `KINDS`, or their names; a single kind needs no tuple.
         forbids: the pair of primitives, bottom first.
-        reason: what the rejected operator equals, or nearly equals.
-        rejects: returns whether the rule rejects a step, which must be a pure function of the step. A step's `kind` is an
+        reason: the form that the rejected operator equals, or nearly equals, in words.
+        rejects: function that returns whether the rule rejects a step; it must depend on the step alone. A step's `kind` is an
             object of `KINDS`, not a name: compare `step.kind.name == "Split"`.
         exact: whether the rejected operator equals another in every element; otherwise it may be only nearly equal, or
             different.
@@ -80,8 +80,8 @@ class Rest:
     """The inexact part of a published rule: steps whose result no other path reaches.
 
     Attributes:
-        exact_if: returns whether another path reaches the result of a rejected step.
-        forbids, reason: those of the inexact row.
+        exact_if: function that returns whether another path reaches the result of a rejected step.
+        forbids, reason: forbidden pair and reason of the inexact row.
         also: further steps that this part rejects: detours around the exact part.
     """
 
@@ -177,7 +177,7 @@ class RuleSet:
         self.rejections: Counter[str] = Counter()
 
     def exact(self) -> RuleSet:
-        """Return the subset of exact rules."""
+        """Return a rule set with the exact rules among these."""
         exact = copy(self)
         exact._enter(row for row in self.rules if row.exact)
         return exact
@@ -205,7 +205,7 @@ class RuleSet:
 
     @property
     def table(self) -> Mapping[str, Rule]:
-        """The active rows by id."""
+        """The active rules by their ids."""
         return {row.id: row for row in self.rules}
 
 

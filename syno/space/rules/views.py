@@ -29,7 +29,7 @@ PAPER, THEIRS = "section 5.3", "published system"
 
 
 def above(origin: Primitive | Origin, position: int = 0) -> Predicate:
-    """Return a predicate: whether the step's dim at `position` lies directly above this primitive."""
+    """Return a predicate of a step: whether its dim at `position` lies directly above this primitive."""
     return lambda step: step.facts[step.dims[position]].origin is origin
 
 
