@@ -95,6 +95,7 @@ def has_ended(process: int) -> bool:
         return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["sys.exit(3)", "os.kill(os.getpid(), signal.SIGTERM)", "1 / 0", "pass"])
 def test_it_is_as_without_a_server(server: Server, tmp_path: Path, ending: str) -> None:
     code = f"""

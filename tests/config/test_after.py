@@ -145,6 +145,7 @@ class TestTheNetwork:
         assert lines[1].startswith(f"these layers have the operator {SEPARABLE} already") and "blocks.1.conv2" in lines[1]
         assert set(record.layers) == {"blocks.2.conv1", "blocks.2.conv2"}
 
+    @pytest.mark.slow
     def test_results_are_of_the_operator_that_was_there_whether_it_is_named_or_not(self) -> None:
         searched([(SEPARABLE, 0.8), (SHUFFLED, 0.7)])
         found = experiment()

@@ -170,6 +170,7 @@ class TestTvm:
             FORMATS["tvm"].write(OPERATORS["conv2d"](), tmp_path / "it.so", {**SIZES, "N": 1})
         assert not list(tmp_path.iterdir())
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", ["conv2d", "operator_1", "pixel_shuffle"])
     def test_source_that_builds_without_syno(self, name: str, tmp_path: Path) -> None:
         file = tmp_path / "it.py"

@@ -55,6 +55,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
     return experiment
 
 
+@pytest.mark.slow
 def test_without_syno_it_has_the_recorded_accuracy(trained: Experiment, tmp_path: Path) -> None:
     (line,) = take_network(trained, OPERATOR, tmp_path / "taken", ("module",))
     assert re.search(r"outputs (equal to the trained network.s|differ by \de-0[789] of)", line) and line.endswith("as recorded")

@@ -119,6 +119,7 @@ def check_one_by_one(graph: PGraph) -> None:
     assert agreement(graph, other, values) == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.slow
 @given(pgraphs())
 @settings(max_examples=8, deadline=None, derandomize=True)
 def test_the_ratio_is_that_of_counting_one_by_one(graph):

@@ -92,6 +92,7 @@ def dot_nodes(graph: pydot.Graph) -> set[str]:
     return names.union(*map(dot_nodes, graph.get_subgraphs()))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:pydot")
 @some_operators
 def test_dot_has_every_node_and_each_dim_as_one_edge(name: str) -> None:
@@ -156,6 +157,7 @@ def test_a_size_is_written_on_every_edge_whose_ends_do_not_say_it() -> None:
 # ---- where it is --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @every_operator
 def test_nothing_overlaps(name: str) -> None:
     placed = layout_of(name)

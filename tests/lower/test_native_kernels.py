@@ -64,6 +64,7 @@ def programs_in(kinds: Sequence[str], cases: Sequence[Case]) -> list[tuple[PGrap
     return found
 
 
+@pytest.mark.slow
 @QUICK
 @given(pgraphs(max_weights=3))
 def test_tables_of_random_operators(graph: PGraph) -> None:

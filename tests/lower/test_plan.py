@@ -156,6 +156,7 @@ def cost_of(structure: Structure, groups: list[frozenset[Dim]], valuation: Valua
     return work
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(pgraphs(max_weights=0))
 def test_no_order_of_sums_is_cheaper_than_the_plan(graph: PGraph) -> None:

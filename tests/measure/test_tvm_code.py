@@ -83,6 +83,7 @@ def _parts(module: Any) -> list[Any]:
     return [module, *(inner for part in module.imports for inner in _parts(part))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", quick_cases(GPUS, "a100".__eq__))
 def test_kernels_of_a_gpu(name: str) -> None:
     source = cuda_source(executable(name).mod)

@@ -83,6 +83,7 @@ def test_each_stage_is_a_kernel() -> None:
     assert any("stage_2" in name and "relu" in name for name in names)  # and takes what follows along
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", quick_cases(OPERATORS, {"conv2d", "operator_1", "gpt2_projection"}.__contains__))
 def test_an_operator_by_itself(name: str) -> None:
     graph = OPERATORS[name]()

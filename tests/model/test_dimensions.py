@@ -67,6 +67,7 @@ def test_a_convolution_as_an_operator_is_the_convolution(dimensions: int) -> Non
     assert model_cost(substitute(model, convolution(dimensions), x, where="first"), x).flops == model_cost(model, x).flops
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimensions", [1, 3])
 def test_a_space_and_its_requirement(dimensions: int) -> None:
     model, x = Network(dimensions), example(dimensions).float()

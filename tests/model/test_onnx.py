@@ -342,6 +342,7 @@ def mobilenet_v2() -> nn.Module:
     return nn.Sequential(*layers, nn.Linear(1280, 1000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mobilenet_v2", "resnet18"])
 def test_a_network_comes_back(name: str, tmp_path: Path) -> None:
     """What PyTorch wrote is read with the same outputs and numbers of weights; it trains, and is copied and pickled."""

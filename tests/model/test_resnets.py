@@ -97,6 +97,7 @@ class TestBackbones:
 
 
 class TestPaperLayers:
+    @pytest.mark.slow
     @pytest.mark.parametrize(("rule", "count"), PAPER.items())
     def test_layers_of_resnet18_by_rule(self, rule: str, count: int) -> None:
         layers = replaceable(resnet(), PICTURE, rule)

@@ -38,6 +38,7 @@ def evaluated(found: syno.Study) -> list[tuple[str, float]]:
     return list(zip(done["fingerprint"], done["reward"], strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["trials.db", "trials.log"])
 def test_a_study_that_was_interrupted_and_resumed_has_the_same_trials(file: str, tmp_path: Path) -> None:
     calls = 0

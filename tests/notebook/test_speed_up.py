@@ -163,6 +163,7 @@ class TestCall:
         pairs = zip(sum(data, ()), sum(kept, ()), strict=True)
         assert all(torch.equal(one, other) for one, other in pairs)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("change", "told"),
         [

@@ -40,6 +40,8 @@ from syno.stages.store import OperatorStore
 from syno.stages.tables import make_tables
 from syno.stages.top import top
 
+pytestmark = pytest.mark.slow  # several whole experiments come before
+
 CONFIG = {
     "name": "group",
     "common": {

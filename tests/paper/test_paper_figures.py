@@ -25,6 +25,8 @@ from syno.report.figures import drawn
 from syno.run.table import measurement_table
 from syno.stages.figures import FORMATS
 
+pytestmark = pytest.mark.slow  # the figures and tables of the whole published artifact
+
 NAMES = (
     "figure-5", "figure-5-by-compiler", "figure-6", "figure-8", "figure-9", "figure-9-by-compiler", "figure-10", "alpha-nas",
 )  # fmt: skip

@@ -24,6 +24,8 @@ from syno.report.figures import drawn
 from syno.run.measurement import Measurement
 from syno.run.table import measurement_table
 
+pytestmark = pytest.mark.slow  # the figures and tables of the whole published artifact
+
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> pandas.DataFrame:

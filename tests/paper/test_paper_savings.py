@@ -19,6 +19,8 @@ from syno.paper.places import LAYERED
 from syno.run.measurement import Measurement
 from syno.run.table import measurement_table
 
+pytestmark = pytest.mark.slow  # the figures and tables of the whole published artifact
+
 CLASSES = {"cifar100": 100, "imagenet": 1000}
 AS_PUBLISHED = {"resnext29_2x64d": "resnext29_2x64d_1000"}
 every_cost = pytest.mark.parametrize(("data", "model"), [(data, model) for data, models in COSTS.items() for model in models])

@@ -23,6 +23,8 @@ from syno.stages.selection import read_selected, read_selection, why_none
 from syno.stages.source import choose_from_source
 from syno.stages.store import OperatorStore
 
+pytestmark = pytest.mark.slow  # the figures and tables of the whole published artifact
+
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:

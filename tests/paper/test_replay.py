@@ -123,6 +123,7 @@ def test_a_folder_without_a_table_is_refused(tmp_path) -> None:
         OperatorTable.read(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize(("workers", "stopping"), [(1, HalvingSettings()), (4, None)])
 def test_a_replay_depends_on_the_seed_alone(policy, workers, stopping) -> None:

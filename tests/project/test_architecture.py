@@ -67,10 +67,10 @@ NAMED_BELOW = {"run/measurement.py": {"artifact"}}
 
 def test_no_room_below_the_paper_names_its_experiments() -> None:
     named = dict[str, set[str]]()
-    for file in (file for file in MODULES if "paper" not in file.relative_to(ROOT / "syno").parts):
-        texts = {node.value for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, ast.Constant)}
-        if found := texts & OF_THE_PAPER:
-            named[file.relative_to(ROOT / "syno").as_posix()] = found
+    for name, tree in trees().items():
+        texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+        if not name.startswith("paper/") and (found := texts & OF_THE_PAPER):
+            named[name] = found
     assert named == NAMED_BELOW
 
 
@@ -206,11 +206,8 @@ def texts(tree: ast.Module) -> list[str]:
 
 
 def test_sentences_about_a_run_are_in_one_file() -> None:
-    files = {file.relative_to(ROOT / "syno").as_posix(): file for file in MODULES}
     found = {
-        name
-        for name, file in files.items()
-        if not name.startswith("paper/") and any(map(SENTENCES.search, texts(ast.parse(file.read_text(encoding="utf-8")))))
+        name for name, tree in trees().items() if not name.startswith("paper/") and any(map(SENTENCES.search, texts(tree)))
     }
     assert found == {"run/story.py", *WORDED_ELSEWHERE}
 
@@ -224,16 +221,19 @@ WITH_PANDAS = {
 }  # fmt: skip
 
 
+def imports_pandas(node: ast.Import | ast.ImportFrom) -> bool:
+    names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+    return any(module.partition(".")[0] == "pandas" for module in names)
+
+
 def test_few_modules_import_pandas() -> None:
     """Values of a run are objects; they become tables for other programs."""
     found = set[str]()
-    for file in MODULES:
-        tree, name = ast.parse(file.read_text(encoding="utf-8")), file.relative_to(ROOT / "syno").as_posix()
-        blocks = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
-        typed = {id(node) for block in blocks for node in ast.walk(block)}
-        for node in ast.walk(tree):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            if id(node) not in typed and any(module.partition(".")[0] == "pandas" for module in names):
+    for name, tree in trees().items():
+        imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom) and imports_pandas(node)]
+        if imports:
+            blocks = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+            typed = {id(node) for block in blocks for node in ast.walk(block)}
+            if any(id(node) not in typed for node in imports):
                 found.add(name)
     assert {name for name in found if not name.startswith("paper/")} == WITH_PANDAS

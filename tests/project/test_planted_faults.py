@@ -43,6 +43,7 @@ def measured(subject: AnySubject, compiler: str, folder: Path, batch: int = 1) -
     return findings(request)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_small_fault_is_found(fault: str, tmp_path: Path) -> None:
     found = measured(resnet8(16, None), f"test-fault-{fault}", tmp_path)

@@ -37,6 +37,7 @@ def test_the_distance_is_never_above_the_truth_and_in_nearly_every_state_equal(m
     assert_no_step_on_a_blocked_axis(space, truth)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", quick_cases(ON, RELIED_ON.__contains__))
 def test_the_distance_loses_no_operator_with_one_rule_off(rule: str) -> None:
     spec = small_specs.convolution(depth=3, rules_off=[rule])

@@ -35,6 +35,7 @@ def lost(spec: OperatorSpec, off: Collection[str]) -> list[PGraph]:
     return [operator for name, operator in found.items() if name not in held]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "spec",
     [

@@ -65,6 +65,7 @@ def test_a_convolution_as_an_operator_computes_the_same(seeds: range, dimensions
         assert model_cost(changed, larger).flops > model_cost(changed, x.detach()).flops / 2
 
 
+@pytest.mark.slow
 def test_a_size_that_the_stride_does_not_divide() -> None:
     own = operator(2, is_transposed=False).renamed("own", k_0=3, k_1=3)
     module = syno.build(own, {"C_in": 4, "C_out": 6, "stride": 2})
@@ -96,6 +97,7 @@ def several() -> nn.Module:
 EVERY_KIND = "spatial, pointwise, grouped, transposed"
 
 
+@pytest.mark.slow
 def test_a_network_of_many_kinds_runs_and_is_exported_at_other_sizes() -> None:
     model, x = several().eval(), torch.randn(2, 3, 20, 28, generator=torch.Generator().manual_seed(0))
     changed = substitute(model, syno.OPERATORS["conv2d"](), x, where=EVERY_KIND).eval()

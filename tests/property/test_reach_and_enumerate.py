@@ -67,6 +67,7 @@ def agrees(name: str, off: tuple[str, ...]) -> None:
     assert {operator for operator in found.values() if operator is not None} == enumerated
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("off", OFF, ids=lambda off: "+".join(off) or "none")
 def test_reachable_operators_are_those_enumerated(off: tuple[str, ...]) -> None:
     agrees("some_of_each", off)

@@ -201,6 +201,7 @@ class TestWithLess:
 class TestMetric:
     """The page of networks whose score is a loss."""
 
+    @pytest.mark.slow
     def test_headings_units_and_differences_go_by_the_metric(self) -> None:
         given = results(metric="loss")
         html = page(given, drawings.pictures(given, ["score-latency", "score-flops"]))

@@ -70,6 +70,7 @@ def test_a_figure_without_rows_says_so(draw: Callable[..., Figure], columns: boo
     assert len(drawn(figure, "png")) > 1000
 
 
+@pytest.mark.slow
 @every_figure
 @pytest.mark.parametrize("row", [0, 1])
 def test_a_single_row_is_drawn(draw: Callable[..., Figure], row: int) -> None:
@@ -88,6 +89,7 @@ def test_unknown_numbers_do_no_harm(draw: Callable[..., Figure]) -> None:
     assert len(drawn(draw(scores, latency, trials), "png")) > 1000
 
 
+@pytest.mark.slow
 @every_figure
 def test_no_name_is_taken_for_a_formula(draw: Callable[..., Figure]) -> None:
     scores, latency, trials = score_table(), latency_table(), trial_table()
@@ -97,6 +99,7 @@ def test_no_name_is_taken_for_a_formula(draw: Callable[..., Figure]) -> None:
     assert len(drawn(draw(scores, latency, trials), "svg")) > 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["svg", "pdf", "png"])
 def test_the_same_numbers_give_the_same_file(tmp_path: Path, kind: str) -> None:
     one, two = (save(costs(score_table(NAMES[:2]), NOTES), tmp_path / str(n), (kind,))[0] for n in range(2))

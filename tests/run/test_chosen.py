@@ -54,6 +54,7 @@ def simulated(
         yield [*own, Score("original", "original", "", "accuracy", means[run, -1], spreads_found[run, -1], SEEDS)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("goal", "losses", "spreads"),
     [

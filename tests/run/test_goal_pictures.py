@@ -103,6 +103,7 @@ class TestSpeedFigure:
         (axes,) = speed_figure(scored(), SPEEDUPS.iloc[:0], GOAL).axes
         assert "No operator has both a score and a speedup" in axes.texts[0].get_text()
 
+    @pytest.mark.slow
     def test_the_page_has_the_figure(self) -> None:
         given = results(speedups=SPEEDUPS, goal=GOAL)
         html = page(given, pictures(given, ["score-speedup", "search-time"]))

@@ -49,6 +49,7 @@ def evaluate(operator: PGraph, report: Report) -> Mapping[str, float]:
 
 
 class TestStudy:
+    @pytest.mark.slow
     def test_a_study_by_paths_from_a_new_module_goes_on_with_the_same_trials(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

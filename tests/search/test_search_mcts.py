@@ -54,6 +54,7 @@ class TestSettings:
         assert published == SETTINGS.model_copy(update={"failure_reward": None, "share_values": False})
         assert published.model_fields_set == set(MctsSettings.model_fields)  # no default counts
 
+    @pytest.mark.slow
     def test_the_published_policy_ends_whatever_fails(self) -> None:
         """It learns nothing of failures, and must come to the last operator all the same."""
         policy = MonteCarloTreeSearch(tree := hard_tree(), settings=PRESETS["published"])

@@ -70,6 +70,7 @@ class TestEveryPolicy:
     def test_the_seed_decides(self, name: str) -> None:
         conformance.check_seed(kind_of(name), wide_tree, 60)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("at_once", quick_cases([1, 5], (5).__eq__))
     def test_is_rebuilt_by_replaying_what_happened(self, name: str, at_once: int) -> None:
         """On a tree that has yet to learn what the first one had learnt: it is asked again on the way."""
@@ -124,6 +125,7 @@ class TestEveryPolicy:
         assert asked(policy).fingerprint == tree.fingerprint(leaves[-1])
         assert policy.ask() is EXHAUSTED
 
+    @pytest.mark.slow
     def test_what_one_worker_finds_closed_others_need_not_look_at(self, name: str) -> None:
         leaves = {maze().fingerprint(leaf) for leaf in maze().leaves()}
 

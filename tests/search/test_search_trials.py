@@ -122,6 +122,7 @@ class TestOperators:
         assert len(state_of(store).to_retry(1)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", quick_cases(range(30), range(5).__contains__))
 def test_any_interleaving_of_workers(store: TrialStore, seed: int) -> None:
     """Workers that look, create, look again and evaluate, in any order, dying at times: each operator is evaluated once, and

@@ -88,6 +88,7 @@ class TestDrafts:
         assert Walks(space).anywhere(Draws("some")) is not None
         assert not space._steps
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("policy", list(POLICIES))
     def test_proposals_are_the_same_as_where_all_is_known(self, spec: OperatorSpec, policy: str) -> None:
         proposed = []

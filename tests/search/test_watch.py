@@ -81,6 +81,7 @@ class TestReading:
             file.chmod(0o500 if file.is_dir() else 0o400)
         assert look(StudyView(storage, "study")).finished == 3
 
+    @pytest.mark.slow
     @pytest.mark.skipif(bool(missing()), reason=missing())
     def test_postgresql(self) -> None:
         with server() as url:
@@ -94,6 +95,7 @@ class TestReading:
 
 
 class TestSpacesWithoutFurtherOperators:
+    @pytest.mark.slow
     def test_they_are_searched_to_the_end(self, storage: str) -> None:
         searched, view = study(storage, tree=small_tree()), StudyView(storage, "study")
         searched.run(evaluate, 2, poll_seconds=0)

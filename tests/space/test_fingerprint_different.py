@@ -96,6 +96,7 @@ def test_known_operators_differ(free, alike):
     assert {" ".join(same) for same in names.values() if len(same) > 1} == alike
 
 
+@pytest.mark.slow
 def test_known_operators_differ_when_moved():
     graphs = known_pictures()
     assert len({fingerprint(graph, **CHANNELS, **MIRRORED) for graph in graphs}) == len(graphs)

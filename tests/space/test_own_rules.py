@@ -51,6 +51,7 @@ def splits(operator: PGraph) -> bool:
     return any(operation.primitive is SPLIT for operation in operator.operations)
 
 
+@pytest.mark.slow
 def test_a_users_rule_takes_away_what_it_rejects_and_nothing_else() -> None:
     without, space = [operator for _, operator in Space(spec()).enumerate()], Space(spec(RULE))
     found = [operator.id for _, operator in space.enumerate()]

@@ -71,6 +71,7 @@ def test_equal_seeds_give_equal_operators_whatever_was_asked_before() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_operators_in_every_process(pytestconfig) -> None:  # type: ignore[no-untyped-def]
     program = IDS.format(tests=str(pytestconfig.rootpath / "tests" / "support"))
     outputs = {

@@ -170,8 +170,8 @@ def small(done: Experiment, tmp_path: Path) -> Experiment:
     return done.model_copy(update={"output": tmp_path, "tune": done.tune.model_copy(update={"breakdown": True})})
 
 
+@pytest.mark.slow  # a whole search comes before
 class TestStage:
-    @pytest.mark.slow
     def test_the_command_writes_a_record_which_tables_and_page_show(
         self, small: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -322,6 +322,7 @@ def test_what_is_fast_enough_gets_no_operators(
         assert record.mixtures[0].replacement.base is not None and record.mixtures[0].speedup.value > 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("speedup", "is_lucky"), [(None, False), (1.02, False), (1.02, True)])
 @pytest.mark.parametrize("lose_at_most", [0.008, 0.02, 0.05, 0.2])
 def test_the_fastest_that_loses_little_is_looked_for(

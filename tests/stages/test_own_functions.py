@@ -141,6 +141,7 @@ def test_what_fails_in_the_middle_of_a_training_is_one_line(model: str, message:
 class TestWeights:
     """What becomes of the weights that a user's own function makes."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("training", "is_kept", "said"),
         [
@@ -204,6 +205,7 @@ def test_a_device_that_is_not_there() -> None:
     assert 'training.device is "cuda", but PyTorch finds no GPU here' in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("workload", "message"),
     [

@@ -176,6 +176,7 @@ def test_an_interrupted_job_and_another_experiment_train_nothing_twice(monkeypat
     assert len(done) > 3
 
 
+@pytest.mark.slow
 def test_tables_judge_rivals_like_operators_and_the_page_begins_with_the_best_of_all() -> None:
     found = trained(experiment())
     for name in found.rival_names:

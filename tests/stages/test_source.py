@@ -96,6 +96,7 @@ def test_what_was_not_trained_is_left_out(tmp_path: Path) -> None:
     assert [one.name for one in select(taking(tmp_path))] == ["conv1x1"]
 
 
+@pytest.mark.slow
 def test_what_was_taken_can_be_taken_again(tmp_path: Path) -> None:
     finished(tmp_path / "source")
     select(taking(tmp_path, within=0.01))

@@ -65,6 +65,7 @@ def paused(workload: Workload, folder: Path, after: float = 1) -> ProxyTraining:
     return evaluate
 
 
+@pytest.mark.slow
 def test_a_paused_training_ends_as_one_that_ran_through(
     workload: Workload, through: tuple[Pauses, Any], tmp_path: Path
 ) -> None:

@@ -66,6 +66,7 @@ def fits(weights: Path, operator: Any, seed: int = 1) -> tuple[nn.Module, tuple[
     return network, begun.fit(network, begun.model(seed), operator, seed)
 
 
+@pytest.mark.slow
 def test_an_operator_that_can_express_its_layer_does(weights: Path) -> None:
     network, found = fits(weights, OPERATORS["conv2d"]())
     assert [one.layer for one in found] == [layer.name for layer in workload(weights).layers]

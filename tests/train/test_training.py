@@ -108,6 +108,7 @@ class TestReproducible:
 
         assert losses(0) == losses(0) != losses(1)
 
+    @pytest.mark.slow
     def test_the_state_of_the_process_is_left_as_it_was(self, data: DataSet) -> None:
         threads = torch.get_num_threads()
         torch.manual_seed(5)

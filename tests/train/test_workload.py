@@ -101,6 +101,7 @@ def test_a_search_trains_every_operator_once_and_repeats_exactly(tmp_path: Path)
     assert len({operator for operator, _ in found[0]}) == 2
 
 
+@pytest.mark.slow
 def test_a_study_of_another_training_is_not_gone_on_with(tmp_path: Path) -> None:
     given: dict[str, Any] = {"output": tmp_path, "study": {"n_trials": 1}, "policy": {"name": "random"}}
     search(config(**given, workload=ONE_EPOCH))

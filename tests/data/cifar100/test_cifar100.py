@@ -144,6 +144,7 @@ def experiment(folder: Path, source: Path, **settings: Any) -> Experiment:
     )
 
 
+@pytest.mark.slow
 def test_the_data_stage_records_it_and_networks_train_on_it(tmp_path: Path, parquet: Path) -> None:
     made = experiment(tmp_path, parquet, augmentation={"size": 32})
     record = prepare(made)

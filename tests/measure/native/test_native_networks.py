@@ -157,6 +157,7 @@ def operations(found: NativeNetwork) -> list[str]:
     return [str(target).removeprefix("aten.") for target in calls if target is not of_shape]
 
 
+@pytest.mark.slow
 def test_what_follows_a_layer_is_computed_with_it(store: Path) -> None:
     found = prepared(Ends(), (2, 4, 3, 3), store)
     assert found.reason == "" and [layer.name for layer in found.layers] == [f"layers.{number}" for number in range(4)]
@@ -193,6 +194,7 @@ def test_ordinary_layers_are_kernels_where_these_are_faster(store: Path) -> None
     assert operations(found) == ["syno.native.default"] * 5 + ["conv2d.default", "flatten.using_ints", "syno.native.default"]
 
 
+@pytest.mark.slow
 def test_so_are_layers_in_one_dimension(store: Path) -> None:
     layers = nn.Sequential(
         nn.Conv1d(1, 4, 9, stride=4, padding=4, bias=False),

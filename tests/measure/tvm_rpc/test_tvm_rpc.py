@@ -117,6 +117,7 @@ def test_a_network_is_checked_and_timed(here: Here, network: Path) -> None:
         measure_remote(network, slightly_larger, device, settings)
 
 
+@pytest.mark.slow
 def test_servers_end_when_the_process_that_started_them_is_killed() -> None:
     code = (
         "from syno.measure.tvm.tracker import _served\n"

@@ -50,6 +50,7 @@ def test_an_operator_that_only_one_machine_has_is_missing_on_the_other(data: Pat
     assert len(read(data).operators) == 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "content", "problem"),
     [

@@ -90,6 +90,7 @@ class TestFunction:
         assert "test_search_broken.py, line" in said
         assert len(evaluation.operators) == 2
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("policy", list(POLICIES))
     def test_what_a_bug_spent_is_evaluated_again(self, journal: str, policy: str) -> None:
         """At the start and later: the study becomes one without the bug, on a tree that learns about dead ends."""

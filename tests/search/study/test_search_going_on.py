@@ -54,6 +54,7 @@ def mortal(monkeypatch: pytest.MonkeyPatch) -> Callable[[float, bool], list[Mort
 class TestGoingOnExactly:
     """A study that was killed proposes what an uninterrupted one does. On a tree that learns about dead ends."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("policy", list(POLICIES))
     @pytest.mark.parametrize("after", [False, True])
     def test_killed_at_any_write(
