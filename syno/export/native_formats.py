@@ -271,7 +271,7 @@ def write_native_package(comparison: Comparison, folder: Path, title: str) -> Wr
 
 
 def _archive(made: NativeCode, folder: Path, shim: str, file: Path) -> None:
-    """Compile the kernels, with a function that packages call, into an archive, which is linked into a package."""
+    """Compile the kernels and the function `shim`, which packages call, into an archive that is linked into a package."""
     place, compiled = Path(torch.__file__).parent, folder / "native.o"
     flags = [flag for flag in made.flags if flag != "-shared"]
     command = [compiler(), *flags, f"-DSYNO_PACKAGE={shim}", f"-I{place / 'include'}", "-c", "-o", str(compiled)]

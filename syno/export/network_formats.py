@@ -54,7 +54,7 @@ class Written:
         agreement: the input shapes at which `again` agrees with the trained network.
         only_inference: why the written network has no training mode; "" if it has one.
         batch: the only batch size that the written network takes; None if it takes any.
-        note: what a user should know about the format; "" if nothing.
+        note: a remark on the format for users; "" without one.
     """
 
     files: tuple[str, ...]
@@ -330,7 +330,7 @@ def exports(
     example's size of samples; the last takes the example's shape only. Programs that PyTorch cannot export are left out.
 
     Args:
-        network: in evaluation mode.
+        network: the network in evaluation mode.
         inputs: a batch of inputs, the example.
         sizes: whether to try samples of any size, if the network has one input.
         batch: the batch size of the example from which programs for any batch size are exported.

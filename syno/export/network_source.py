@@ -152,7 +152,10 @@ def _copied(network: nn.Module) -> nn.Module:
 def _traces(
     whole: Whole, tried: Sequence[torch.Tensor | None], only_inference: str
 ) -> tuple[Graphs, tuple[int, ...] | None, str]:
-    """Return the graphs, the only shape of samples they take (None: any), and the reason if training mode has no graph."""
+    """Return the traced graphs, the only sample shape they take (None: any), and why training mode has no graph ("": it has).
+
+    `tried` are the examples for the trace, in order; None traces for samples of any shape.
+    """
     found: tuple[Graphs, tuple[int, ...] | None, str] | None = None
     failed: LoweringError | None = None
     for given in dict.fromkeys(tried):

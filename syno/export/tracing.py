@@ -68,7 +68,7 @@ class Whole(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
         return found
 
     def modes(self, targets: Sequence[str]) -> dict[str, set[bool]]:
-        """Return the flags `training` of these modules: with the network in evaluation mode, and in training mode."""
+        """Return for each module the set of its flags `training` in the network's evaluation mode and training mode."""
         found: dict[str, set[bool]] = {target: set() for target in targets}
         for mode in (False, True):
             self.network.train(mode)

@@ -87,8 +87,8 @@ def interpret_at(
     """Return some elements of the operator's output, as `interpret` computes them.
 
     Args:
-        graph, values, input, weights: as for `interpret`.
-        positions: of shape [elements, axes of the output].
+        graph, values, input, weights: as in `interpret`.
+        positions: positions in the output, of shape [elements, axes of the output].
         takes_maximum: whether an element is the maximum of zero and its summands, instead of their sum.
 
     Returns:

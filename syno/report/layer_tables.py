@@ -1,4 +1,4 @@
-"""Single layers: their latencies as a figure and as a table of the page, and the operators in them in mixtures."""
+"""Figures and tables of single layers: their latencies, and the operators that mixtures have in each layer."""
 
 from __future__ import annotations
 

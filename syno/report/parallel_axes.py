@@ -18,7 +18,7 @@ COLOURS = "viridis"
 def draw_parallel(axes: Axes, table: pandas.DataFrame, colour: str, logarithms: Collection[str] = ()) -> None:
     """Draw a line for each row of a table into a panel. Each column has an axis of its own, from its minimum to its maximum.
 
-    Lines have the colour of their value in one of the columns; those of higher values are drawn over the others.
+    Lines have the colour of their value in one of the columns; lines of higher values are drawn on top.
 
     Args:
         axes: the panel.

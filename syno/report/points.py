@@ -51,7 +51,7 @@ MOST_POINTS = 2000  # of one kind in a figure: more hide each other, and make th
 def shown_points(count: int, first: Sequence[int] = ()) -> list[int]:
     """Return the indices of the points to draw, of `count` in a row: all, or a nearly even selection if there are too many.
 
-    `first` are indices with priority: all of them are drawn unless they are too many, and the last one always.
+    `first` are indices with priority: all are drawn, unless there are too many; the last of them always is.
     """
     if count <= MOST_POINTS:
         return list(range(count))

@@ -22,7 +22,7 @@ FEWEST = 8  # complete trials from which on a share says something
 
 
 def saturation(trials: Iterable[Trial]) -> str | None:
-    """Return in words that a quarter or more of the complete trials have the reward 0 or 1, and what to change; else None."""
+    """Return advice if a quarter or more of the complete trials have the reward 0 or 1 (saturated); None otherwise."""
     rewards = [trial.reward for trial in trials if trial.outcome == "complete" and trial.reward is not None]
     if len(rewards) < FEWEST:
         return None

@@ -1,4 +1,4 @@
-"""Verdicts on networks: whether they meet the goal of a search, by the intervals of what was measured, in numbers.
+"""Verdicts on networks: whether they meet the goal of a search, by the confidence intervals of their measurements.
 
 `syno.run.story` has the words.
 

@@ -42,7 +42,7 @@ class Measurement(Record):
     """One number, or the reason why there is none.
 
     Attributes:
-        operator: The operator's name, or "original" for the network (or the layer) as it is.
+        operator: The operator's name, or "original" for the original network or layer.
         operator_id: The id of its graph; None if there is no graph, or it is unknown.
         key: The operator's key in an experiment: "original", a baseline's name, or its key in the operator store. None for
             numbers that do not belong to an experiment.
@@ -63,7 +63,7 @@ class Measurement(Record):
         low: The lower end of the 95 % confidence interval of `value`; None if unknown.
         high: Its upper end; None if unknown.
         unit: The metric's unit in `UNITS`; that of the score of a task of one's own is in its key (`syno.train.metric`).
-        repeats: How often it was measured; None if unknown.
+        repeats: The number of repetitions of the measurement; None if unknown.
         seed: The seed of weights and of the order of samples; None if there is none, or it is unknown.
         checked: Whether outputs were compared with a reference, for a latency; None if unknown.
         status: "ok"; "partial" for a latency of a network of which some parts are not tuned, so that it does not compare with
@@ -73,7 +73,7 @@ class Measurement(Record):
         when: The time of the measurement; None if unknown.
         origin: "measured" here, "artifact" for numbers from the authors' data, "paper" for numbers printed there.
         source: The file that it was read from, or the place in the paper.
-        note: What a reader must know before using it.
+        note: A warning for readers, such as that the measured code was wrong; "" without one.
     """
 
     kind_of_record = "measurement"

@@ -68,7 +68,7 @@ def best_of(networks: Iterable[Score], goal: Goal, metric: Metric) -> Score | No
     Args:
         networks: the candidates, and the original. Networks without a finite score or a verdict, as the original, are skipped.
         goal: the goal, which asks for the most accurate, the fastest, or for both.
-        metric: of the scores.
+        metric: the metric of the scores.
     """
 
     def place(one: Score) -> tuple[float, ...]:
@@ -92,8 +92,8 @@ def counting_choice(score: Score, among: int, networks: Sequence[Score], goal: G
     Args:
         score: the network, with its own intervals.
         among: the number of networks that it was chosen from.
-        networks: of the experiment, with the original, if its score is known.
-        goal, metric: of the experiment.
+        networks: all networks of the experiment, including the original, if its score is known.
+        goal, metric: the experiment's goal, and the metric of the scores.
     """
     if among == 1:
         return score
@@ -113,7 +113,7 @@ def counting_choice(score: Score, among: int, networks: Sequence[Score], goal: G
 
 
 def wider(speedup: Interval, among: int) -> Interval:
-    """Return the speedup of one of several networks with the simultaneous 95 % interval over all of them.
+    """Return the speedup of a network that was chosen from `among` networks, with the simultaneous 95 % interval over all.
 
     The speedup's own interval is that of a median of rounds. It is widened in logarithms by the ratio of Student's quantiles
     for the fewest allowed rounds, since widths of medians' intervals scatter as much, and a narrow one may have been chosen.
@@ -176,8 +176,8 @@ def gain_over(
 
     Args:
         score: the network.
-        others: other networks with their weights.
-        metric: of the scores.
+        others: other networks, each with its weight in the mean.
+        metric: the metric of the scores.
         among: the number of gains among which this one was chosen; the interval is simultaneous over all of them.
         moderated: variances by `moderated_variances`, in place of those of each network by itself.
     """

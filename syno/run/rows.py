@@ -25,11 +25,11 @@ def perplexity(loss: float) -> float:
 
 
 def rows_of_training(record: TrainingRecord, source: str, **place: Any) -> Iterator[Measurement]:
-    """Yield the rows of a training: the score, for text also the perplexity, and what the network costs.
+    """Yield the measurements of a training: the score, for text also the perplexity, and the network's FLOPs and parameters.
 
     If it diverged, the score has no value, and there is no perplexity.
 
-    If the trained network was also tested in 8-bit integers, that is the baseline `int8`, with the same costs.
+    If the trained network was also tested in 8-bit integers, this is a score of the baseline `int8`, with the same costs.
 
     Args:
         record: The record of the training.

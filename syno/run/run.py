@@ -118,12 +118,12 @@ class Run:
         answer: sentences that say whether the goal is met; none without a goal.
         speedups: the known speedups, one for each network, device and compiler.
         operators: the operators by their networks' names, without the original.
-        reward_at_goal: the reward of an operator that just meets the goal; None where that is not defined.
+        reward_at_goal: the reward of an operator that just meets the goal; None if it is not defined.
         notes: lines that say where the numbers come from.
         network: a row for each kind of layer of the network (`syno.model.layer_row.as_table`).
         kept: the networks and operators that can be taken home, and the experiment's file.
         choice: the operator in each layer of each mixture, with the alternatives; None without mixtures.
-        majority: the most frequent label of the test data, and its share of the labels; None where that is not known.
+        majority: the most frequent label of the test data, and its share of the labels; None if it is not known.
         none_because: why no operator was selected, as a sentence; None if one was.
     """
 
@@ -171,7 +171,7 @@ class Run:
 
 
 def metrics_of(trials: Iterable[Trial]) -> list[str]:
-    """Return the names of the metrics of trials, in the order in which they first come."""
+    """Return the names of the trials' metrics, in the order of their first occurrence."""
     return list(dict.fromkeys(name for trial in trials for name in trial.metrics))
 
 

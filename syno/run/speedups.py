@@ -27,7 +27,7 @@ def speedup_apart(latencies: Sequence[Latency], key: str, compiler: str, device:
     Args:
         latencies: latencies of the networks.
         key: key of the network with the operator.
-        compiler, device: where both were measured, as the settings name them.
+        compiler, device: names in the settings of the compiler and the device of both latencies.
     """
     found = {one.key: one.ms for one in latencies if one.is_ok and one.target == (device, compiler)}
     if key not in found or ORIGINAL not in found:
@@ -49,8 +49,8 @@ def speedup_by_layers(parts: Sequence[TimedPart], key: str, compiler: str, devic
     """Return the speedup of a network by a breakdown: its layers were timed in turns with the original's. None without one.
 
     Args:
-        parts: where the time goes, if that was measured.
-        key, compiler, device: as for `speedup_apart`.
+        parts: parts of the networks' time, by breakdowns; empty if none was measured.
+        key, compiler, device: as in `speedup_apart`.
     """
     place = (NETWORK, key, OK, compiler, device)
     return next((one.speedup for one in parts if (one.part, one.key, one.status, one.compiler, one.device) == place), None)
@@ -68,10 +68,10 @@ def known_speedups(
     or, without a breakdown, the ratio of two latencies.
 
     Args:
-        latencies: of the networks.
-        goal: the goal of the search, if there is one.
-        judged: the networks with their verdicts (`syno.run.goal.judged_networks`), if there are any.
-        parts: where the time goes, if that was measured.
+        latencies: latencies of the networks.
+        goal: the goal of the search; None without one.
+        judged: the networks with their verdicts (`syno.run.goal.judged_networks`); empty without a goal.
+        parts: parts of the networks' time, by breakdowns; empty if none was measured.
     """
     known: dict[tuple[str, str, str], Speedup] = {}
     for one in latencies:
@@ -119,7 +119,7 @@ def best_against_best(latencies: Sequence[Latency], names: Collection[str] | Non
     A speedup over an original that the compiler has slowed down says little: people would run the original without it.
 
     Args:
-        latencies: of the networks.
+        latencies: latencies of the networks.
         names: the operators to choose from; None for all operators of the search.
     """
     found: list[BestAgainstBest] = []

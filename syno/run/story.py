@@ -94,7 +94,7 @@ def doubts(verdict: Verdict) -> str:
 
 
 def reason(network: Score) -> str:
-    """Return the verdict on a network in words, with what makes its numbers doubtful; "" without a verdict."""
+    """Return the verdict on a network in words, with the reasons to doubt its numbers; "" without a verdict."""
     verdict = network.verdict
     if verdict is None:
         return ""
@@ -192,7 +192,7 @@ def best_compilers(pair: BestAgainstBest) -> Line:
 
 
 def goal_text(goal: Goal, metric: Metric | None = None) -> str:
-    """Return a goal in words, with the unit of the score if that is one of a task of one's own."""
+    """Return a goal in words, with the unit of the score for a metric of a user's own task."""
     wanted = []
     if goal.speedup is not None:
         wanted.append(f"at least {times_as_fast(goal.speedup, form='g')} as the original with {goal.place}")
@@ -209,12 +209,12 @@ def goal_text(goal: Goal, metric: Metric | None = None) -> str:
 
 
 def answer(goal: Goal, judged: Sequence[Score], metric: Metric | None = None, networks: Sequence[Score] = ()) -> list[str]:
-    """Return the answer to the goal, in sentences: the operators that meet it, or the nearest one and what helps.
+    """Return the answer to the goal, in sentences: the operators that meet it, or the nearest operator and advice.
 
     Args:
         goal: the goal.
         judged: the networks, with their verdicts.
-        metric: of the scores; None if it is not known.
+        metric: the metric of the scores; None if it is not known.
         networks: all trained networks. With rivals, the answer begins with the best network and the gain of synthesis.
     """
     own = [one for one in judged if one.role == FOUND]
@@ -521,7 +521,7 @@ class _PageVerdict:
         run: the run.
         metric: the metric of the scores.
         original: the score of the original network.
-        networks: the other networks by name, as far as their scores are finite.
+        networks: the other networks with finite scores, by name.
         most: the largest allowed loss of score: the goal's, else the metric's own default, else `WITHIN`.
         timed: the speedups by device and compiler, the goal's first, and by the network's name. A latency below what the
             device's peak speed allows is not counted, and neither is one in lower precision, since the scores are of networks

@@ -92,7 +92,7 @@ def write_table(table: pandas.DataFrame, folder: Path, name: str) -> list[Path]:
 def read_measurements(folder: Path, made_by: str) -> pandas.DataFrame:
     """Return the table of measurements in a folder of results.
 
-    Raises SpecError, which names the command that makes it, if it is not there, or has an unknown quantity, status or origin.
+    Raises SpecError, which names the command `made_by`, if the table is missing, or has an unknown quantity, status or origin.
     """
     file = folder / FOLDER / f"{MEASUREMENTS}.parquet"
     table = read_parquet(file, made_by, COLUMNS)

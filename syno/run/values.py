@@ -214,7 +214,7 @@ class Speedup:
 
 @dataclass(frozen=True)
 class TimedPart:
-    """The time of a part of a network; `syno.run.breakdown.parts_of_record` says what the parts are.
+    """The time of a part of a network; `syno.run.breakdown.parts_of_record` defines the parts.
 
     Attributes:
         operator, key, role, operator_id: as in `Score`.

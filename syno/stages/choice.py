@@ -59,7 +59,7 @@ def choose_mixtures(experiment: Experiment, output: Path | None = None) -> Choic
     """Choose mixtures, and write a record. Stored timings are reused.
 
     Args:
-        experiment: has settings for mixtures, and selected operators.
+        experiment: the experiment, with settings for mixtures and with selected operators.
         output: file of the record; by default in the folder of results.
 
     Raises SpecError if the settings ask for no mixtures, or no operators are selected yet; DeviceError if the original cannot
@@ -394,7 +394,7 @@ class _Choice:
         return self.workload.metric.quality(self.workload.score_of_trained(self.seed))
 
     def _at_speeds(self, prices: Prices, base: NarrowerNetwork | None) -> Iterator[ChosenMixture]:
-        """Yield mixtures for each margin of the goal's speed; if the fastest is wanted, also for those of a `SpeedSearch`."""
+        """Yield mixtures for the goal's speed times each margin; for the goal "fastest", also for a `SpeedSearch`'s speeds."""
         alone = 1 / prices.time
         speeds, search = [margin * self.goal for margin in self.settings.margins], SpeedSearch(max(self.least, alone))
         while speeds:

@@ -41,7 +41,7 @@ class DataRecord(Record):
         hash: hash of the pictures and labels, or of the tokens; a user's own network or data adds its code and content.
         own_code: a checksum of the user's own code in the network and the data; "" if there is none.
         metric: the key of the score's metric of a task of one's own; None for classification and text.
-        inputs: of a task of one's own: what the network is called with.
+        inputs: for a user's own task: the inputs with which the network is called; None for other data.
         classes: number of classes; for text, number of different tokens; None for a task of one's own.
         train_images, test_images: number of pictures, other samples, or sequences of tokens; None for a task of one's own.
         image_shape: [channels, height, width] of a picture as the network gets it, or [channels, ...] of another sample; None
@@ -51,7 +51,7 @@ class DataRecord(Record):
         model: name of the backbone.
         placed: layers that have an operator already, each with the operator's name.
         layers: names of the layers that operators replace.
-        layers_that_stay: the other layers of that kind, each with the reason why it isn't replaced.
+        layers_that_stay: the other replaceable layers, each with the reason why it isn't replaced.
         layers_with_bias: replaced layers with a bias, which stays and is added after the operator.
         table: all layers that do multiply-adds.
         time_shares: the share of a forward pass that each layer takes in plain PyTorch on this machine's processor; not of
@@ -63,8 +63,8 @@ class DataRecord(Record):
         shared_memory: names of different parameters and buffers in the same memory, as slices of one tensor, by the memory.
         fixed_weights: share of the weights of a user's own network that its function makes equal for every seed, such as those
             that it loads; vectors do not count; None for other networks.
-        majority: the share of the test data's labels that are the most frequent one; None where that is not known.
-        majority_label: that label.
+        majority: the share of the most frequent label among the test data's labels; None if it is not known.
+        majority_label: the most frequent label.
         repeated_tests: the number of test samples that are also training samples; None if not known.
         rest_flops, rest_parameters: FLOPs and parameters of the layers that are not replaced.
         inputs_to_measure: inputs for latencies, for a network whose execution path depends on values; else None.
@@ -157,7 +157,7 @@ def files_to_convert(experiment: Experiment) -> tuple[Path, ...]:
 
 
 def loading_processes(workload: WorkloadSettings) -> int:
-    """Return the number of threads or processes that decode pictures beside those of a training."""
+    """Return the number of threads or processes that decode pictures for a training, beside its own threads."""
     return ImagenetSettings.of(**workload.data_settings).workers if workload.data == IMAGENET else 0
 
 

@@ -54,7 +54,9 @@ def fastest(experiment: Experiment, names: Mapping[str, str]) -> dict[str, tuple
 
 
 def ahead(experiment: Experiment, names: Mapping[str, str], qualities: Mapping[str, float]) -> dict[str, tuple[FastestOn, ...]]:
-    """Return the operators on the front of quality and latency for some pair, by key, and the pairs where each is the fastest.
+    """Return the operators that are, for some compiler and device, on the front of quality and latency.
+
+    They are returned by key, with the pairs (compiler, device) for which each is the fastest.
 
     If there are more than `count`, those on the fronts of the most pairs are kept; among equals, those of earlier pairs, then
     the faster operators.

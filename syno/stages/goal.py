@@ -1,4 +1,4 @@
-"""The results of a search with a goal: the order of its trials for the selection, and the verdicts on what was trained."""
+"""The results of a search with a goal: the order of its trials for the selection, and verdicts on its operators."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def verdict_in_search(experiment: Experiment, metrics: Mapping[str, float]) -> V
 def reward_at_goal(experiment: Experiment, trials: Sequence[Trial]) -> float | None:
     """Return the reward of a trial that just meets the goal: with the least speedup and the worst score that it allows.
 
-    Its other metrics are those of the first complete trial. None if the goal sets no limit of the score, if there is no reward
+    Other metrics are taken from the first complete trial. None if the goal sets no limit of the score, if there is no reward
     or no complete trial, if the reward is the user's own code, which pages do not run, or if the reward compares with rivals
     and so depends on the trial's speed.
     """

@@ -1,4 +1,4 @@
-"""How the networks of an experiment are measured: as which subjects, with which settings, and with what progress."""
+"""Measurement of an experiment's networks: the subjects, the settings, and the shown progress."""
 
 from __future__ import annotations
 
@@ -196,8 +196,8 @@ def shown(title: str, on: Display | None = None) -> Iterator[Callable[[Findings]
     """Yield a function that shows progress: on a terminal as a bar, in a log as a line from time to time.
 
     Args:
-        title: what is compiled, and for which device.
-        on: where progress is shown; by default on standard error.
+        title: the name of the network and of the device, shown with the progress.
+        on: the display; by default on standard error.
     """
     began = time.monotonic()
     with on or display() as there:

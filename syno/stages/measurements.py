@@ -1,4 +1,4 @@
-"""The kinds of measurements of an experiment's networks: what is measured of which networks, and where the records are.
+"""The kinds of measurements of an experiment's networks: the measured quantity, its networks, and the paths of records.
 
 From a row of the list below follow the kind's stage (`workflow_stages`), its command (`syno tune COMMAND`), the checks of its
 records and its rows in the table of measurements. Its rule is in `workflow/rules/tune.smk`. The help page takes commands from
@@ -32,9 +32,9 @@ class MeasurementKind:
     """One kind of measurements: a record for each network, each compiler and each device.
 
     Attributes:
-        name: of the stage, of its rule, and of the folder of its records.
+        name: the name of the stage, of its rule, and of the folder of its records.
         command: the word after `syno tune`.
-        help: what the command does, for its help page.
+        help: the command's text on the help page.
         record: the class of records, a `syno.measure.tuning_record.MeasurementRecord`.
         make: the function that measures, which `measure` calls. Functions of a few lines are in this module.
         is_measured: whether an experiment has jobs of this kind.

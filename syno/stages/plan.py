@@ -247,7 +247,7 @@ def _tuning_hours(experiment: Experiment, stage: str, kernels: float, times: flo
     Args:
         experiment: the experiment.
         stage: the name of the stage that measures.
-        kernels: number of kernels that TVM tunes for each of these.
+        kernels: number of kernels that TVM tunes in each network or layer.
         times: number of networks or layers that a job measures one after another.
         assumed: assumptions on the speed.
     """
@@ -376,7 +376,7 @@ def _hours_by_device(plans: Iterable[WorkflowPlan]) -> dict[str, float]:
 
 
 def day_rows(plans: Sequence[WorkflowPlan], gpus: int) -> list[Row]:
-    """Return lower bounds of the days of a whole run on a machine with so many GPUs; the last row is the largest of them.
+    """Return lower bounds of the days of a whole run on a machine with `gpus` GPUs; the last row is the largest bound.
 
     Jobs on GPUs run at the same time. A measurement on the processor runs alone on the machine, and each other machine measures
     one network at a time. What follows from an experiment waits for it.
@@ -416,7 +416,7 @@ def _in_days(hours: float | None) -> float | str:
 
 
 def _chains(plans: Sequence[WorkflowPlan], gpus: int) -> dict[tuple[str, ...], float | None]:
-    """Return the hours of each experiment after those whose operators it takes, by the names of all of them in their order."""
+    """Return the hours of each chain of experiments, by the names in it: an experiment after those whose operators it takes."""
     by_folder = {one.experiment.folder: one for one in plans}
 
     def chain(plan: WorkflowPlan) -> tuple[tuple[str, ...], float | None]:
@@ -443,7 +443,7 @@ def _alone(plan: WorkflowPlan, gpus: int) -> float | None:
 
 
 def storage_rows(plans: Sequence[WorkflowPlan]) -> list[Row]:
-    """Return rows for the storage of results and of data: files to get, and those that are made of them; and for their sum."""
+    """Return rows for the storage: results, downloaded data, files made from the data, and their sum."""
     rows = [("results", "", sum(stage.bytes for one in plans for stage in one.stages))]
     workloads = {workload.data: workload for one in plans if (workload := workload_of(one.experiment)) is not None}
     for name, workload in workloads.items():

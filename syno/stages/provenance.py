@@ -1,9 +1,9 @@
 """The settings that a file of results was made with, and their comparison with the settings of an experiment.
 
 A record carries the settings that it depends on, under their names in an experiment's file: a training its workload, a
-measurement its network and how latency is measured. The file `experiment.yaml` beside the results carries those of the whole
-run, and the study those of its trials. Whoever reads a record for an experiment calls `check`, once; commands that go on with a
-folder of results call `check_goes_on`, and those that show it `check_shown`. All of them name the settings that differ.
+measurement its network and its settings of latency. The file `experiment.yaml` beside the results carries the settings of the
+whole run, and the study the settings of its trials. Readers of records call `check` once; commands that continue in a folder of
+results call `check_goes_on`, and commands that show results `check_shown`. All of them name the settings that differ.
 
 Files are compared by their content, and not by their place: a folder of results may be copied or moved.
 """
@@ -53,7 +53,7 @@ def check(
 ) -> None:
     """Raise SpecError if the record in a network's file is of another network, or was made with other settings.
 
-    The message names the settings that differ, and the command `again`, which makes the record; by default that of its kind.
+    The message names the settings that differ, and the command `again`, which makes the record (by default that of its kind).
     """
     command = f"run `{again}`" if again else record.again
     if not _is_of(record, network):
@@ -96,7 +96,7 @@ def _differences(
 
 
 def differences_of_training(record: TrainingRecord, settings: WorkloadSettings) -> list[str]:
-    """Return the differences between a record's settings and those of a training, in words; none if the scores compare.
+    """Return the differences between a record's settings and a training's settings, in words; [] if the scores are comparable.
 
     The seed and the device may differ. Initial weights are compared by their checksum; in records without one, weights in the
     folder of results are compared by their path there.
@@ -161,7 +161,7 @@ def write_kept(experiment: AnyExperiment) -> Path:
 
 
 def read_kept(folder: Path) -> AnyExperiment | None:
-    """Return the experiment that is kept beside results; None if there is none, or the file is damaged."""
+    """Return the experiment in the file `experiment.yaml` beside results; None if there is no file, or it is damaged."""
     try:
         return read_known(folder / KEPT)
     except SynoError:
@@ -169,9 +169,9 @@ def read_kept(folder: Path) -> AnyExperiment | None:
 
 
 def read_known(file: Path) -> AnyExperiment | None:
-    """Return the experiment that is kept in a file; None if there is none, or the file is damaged.
+    """Return the experiment in a file `experiment.yaml`; None if there is no file, or it is damaged.
 
-    Raises SpecError if it has settings that this version does not know: nobody can tell what they did to the results.
+    Raises SpecError if it has settings that this version does not know, since their effect on the results is unknown.
     """
     try:
         kept = AnyExperiment.load(file)
@@ -221,7 +221,7 @@ def check_placed(experiment: AnyExperiment) -> None:
 def differences_of_searches(kept: AnyExperiment, current: AnyExperiment) -> list[str]:
     """Return the differences between settings that trials depend on, in words; empty if the study can continue.
 
-    Where they name code of one's own, which is not imported to look at results, they are compared as they are written.
+    Settings that name user code are compared as text, since looking at results does not import this code.
     """
     if not (isinstance(kept, Experiment) and isinstance(current, Experiment) and kept.searches and current.searches):
         return []
@@ -254,7 +254,7 @@ def _meaning_of_search(experiment: Experiment) -> dict[str, Any]:
 
 
 def _settings_of_results(experiment: AnyExperiment) -> dict[str, Any]:
-    """Return the settings that tables, figures and the page state, apart from those of the search."""
+    """Return the settings on which tables, figures and the page depend, apart from the search's settings."""
     if not isinstance(experiment, Experiment) or experiment.workload is None:
         return {}
     whole = experiment.model_dump(mode="json")

@@ -174,7 +174,7 @@ class StoredRun(Run):
 
     @cached_property
     def rounds(self) -> Sequence[Round]:
-        """The score of each trained network after each round of each training, as far as the records are there."""
+        """The score of each trained network after each round of each training, from the existing records."""
         from syno.train.training_record import TrainingRecord
 
         rounds = []
@@ -249,7 +249,7 @@ class StoredRun(Run):
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """Where the numbers come from, according to the records."""
+        """Lines on the origin of the numbers, from the records: machines, versions and dates."""
         experiment, workload = self.experiment, self.experiment.workload
         if experiment.searches:
             last = max((trial.ended for trial in self.trials if trial.ended is not None), default=None)
@@ -299,7 +299,7 @@ def layer_choice(record: ChoiceRecord, times: Mapping[str, float | None]) -> Lay
     Args:
         record: the record of the choice.
         times: share of the original network's time of each layer that can be replaced, or None where it is not known. Without
-            any, the layers are those that had a choice.
+                        any, the layers are those with alternatives.
     """
     options: dict[str, dict[str, tuple[LayerOption, ...]]] = {}
     for one in record.alternatives:

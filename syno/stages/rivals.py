@@ -1,6 +1,6 @@
-"""The rivals of a search with a goal: what a user would do without synthesis, trained and measured like the operators.
+"""The rivals of a search with a goal: networks without synthesis, trained and measured like the operators.
 
-Each rival is a job. It first measures the speedup, in turns with the original, and trains nothing that is not faster. A mixture
+Each rival is a job. It first measures the speedup, in turns with the original, and trains only faster rivals. A mixture
 was chosen by its speed and is timed again, so that no measurement that chose it is in its verdict. Then the job trains with
 each seed of the experiment, and last it tests and measures the trained network in lower precision: 8-bit integers and, on a
 GPU, bfloat16. What cannot be pruned, trained or compiled is a record with the reason. Measurements are shared by all
@@ -95,12 +95,12 @@ class RivalRecord(Record):
             the key of a selected operator and "_int8" or "_bfloat16".
         operator: the text of the rival's operator, as in training records; None for the original.
         state: "ok"; "slow": it is not faster than the original, and was not trained; "failed": see `reason`.
-        reason: why it is not "ok".
+        reason: the reason for a state other than "ok".
         speed: the measured speed; None if it could not be measured, and for networks that are only converted (see `formats`).
         seeds: the seeds of the trainings, whose records are with those of all networks.
         formats: the results in lower precision, by number format (`NUMBER_FORMATS`).
         seconds: duration of the job.
-        versions, date: of the packages, and the end.
+        versions, date: versions of the packages, and the time at the end.
     """
 
     kind_of_record = "record of a rival"
@@ -181,7 +181,7 @@ def _network(experiment: Experiment, name: str) -> Network:
 
 
 def evaluate_rival(experiment: Experiment, name: str, output: Path | None = None) -> RivalRecord:
-    """Measure and train a rival, and write a record. Stored trainings are reused, also those of other experiments.
+    """Measure and train a rival, and write a record. Stored trainings are reused, also trainings of other experiments.
 
     Args:
         experiment: the experiment; its original network is trained with all seeds.
@@ -299,7 +299,7 @@ def _identity(workload: Workload, operator: AnyOperator | None, seed: int) -> st
 
 
 def _precisions(experiment: Experiment, network: Network) -> list[NumberFormat]:
-    """Return the number formats in which a network is tested after its training: its own, or those of the settings.
+    """Return the number formats in which a network is tested after its training: its own format, or those in the settings.
 
     8-bit integers are for pruned networks and mixtures: known layers by themselves are slower in them.
     """
@@ -375,7 +375,7 @@ class TrainedRival(NamedTuple):
 def trained_rivals(experiment: Experiment) -> list[TrainedRival]:
     """Return the original network and the rivals, including those in lower precision, that were timed and trained.
 
-    Raises SpecError, which says what to run, if the record of a rival or of a training is missing, or of other settings.
+    Raises SpecError, which names the command to run, if a record of a rival or a training is missing, or of other settings.
     """
     missing = [name for name in experiment.rival_names if not rival_file(experiment, name).is_file()]
     if missing:

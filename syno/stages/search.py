@@ -240,18 +240,18 @@ def _record(experiment: Experiment, workload: Workload, display: Display | None)
 def search(experiment: Experiment, workers: int = 1, display: Display | None = None, *, wait: bool = True) -> Study:
     """Search until the study has all its trials; returns the study. Other machines may work on the same study.
 
-    If no operator meets the goal, or the space has no operator, that is a result, with a warning.
+    If no operator meets the goal, or the space has no operator, the search ends with a warning, not with an error.
 
     Args:
         experiment: the experiment.
         workers: number of processes on this machine.
-        display: where progress is shown.
+        display: shows the progress.
         wait: whether to wait for the last trials of other workers that are alive; see `Study.run`.
 
     Raises:
         SpecError: the space is empty, operators come from another experiment, or the study has other settings.
         MissingDeviceError: this machine does not have the device that the workload trains on.
-        SearchStoppedError: evaluations fail for a reason that is not the operators'.
+        SearchStoppedError: evaluations fail for a reason other than the operators, such as a full disk.
     """
     experiment.use_code()
     if experiment.storage == "memory:" and workers > 1:

@@ -34,7 +34,7 @@ ROUNDING = 1e-9  # of the difference of two scores: 0.79 is within 0.01 of 0.80
 
 
 def compared_trainings(experiment: Experiment) -> list[Path]:
-    """Return the files of the trainings of the original network that a selection from the search compares with, if any."""
+    """Return the record files of the original's trainings with which `select: within` compares; [] without this setting."""
     if experiment.select.within is None or experiment.select.source is not None:
         return []
     return [training_file(experiment, ORIGINAL, seed) for seed in experiment.train.seeds]
@@ -119,7 +119,7 @@ def select(experiment: Experiment, output: Path | None = None) -> list[Selected]
 
 
 def shortlist(experiment: Experiment, output: Path | None = None) -> list[Selected]:
-    """Choose the operators whose latencies `select` compares, and write and return a list of them.
+    """Choose the operators whose latencies `select` compares; write them to a file and return them.
 
     They are the best `shortlist` operators within the limits, by reward or by the score in the source. With `by: front`,
     operators on the front of score and FLOPs in the search come first.

@@ -1,4 +1,4 @@
-"""The operators that an experiment takes from another one's results, or from published data (`select: source`)."""
+"""The operators that an experiment takes from another experiment's results, or from published data (`select: source`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FLOPS = "flops"  # in the metrics of trials
 
 
 def choose_from_source(experiment: Experiment) -> list[Selected]:
-    """Return the operators that an experiment takes from another one's results, or from published ones, the best first.
+    """Return the operators that an experiment takes from another experiment's results, or from published data, the best first.
 
     Raises SpecError if the source's results are missing or incomplete, NoneSelectedError if no operator is good enough.
     """

@@ -1,4 +1,4 @@
-"""The trials of an experiment's study: a table, which is frozen when the search has ended."""
+"""The trials of an experiment's study as a table, which is written (frozen) when the search has ended."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NEAREST = 6  # operators that are shown where none meets the goal
 
 
 def study_table(experiment: Experiment) -> pandas.DataFrame:
-    """Return the trials as they are stored now; `syno.search.storage.records.table` describes the columns.
+    """Return the study's trials stored so far; `syno.search.storage.records.table` describes the columns.
 
     Raises SpecError if there is no study, or it has no trial although its space may hold operators.
     """

@@ -52,7 +52,7 @@ def take_network(
     Args:
         experiment: the experiment that trained the network.
         name: "original", a baseline, or an operator's id, name or file.
-        folder: by default one with the operator's name, here.
+        folder: the folder to write; by default a folder with the operator's name in the working directory.
         formats: names in `syno.export.network_formats.NETWORK_FORMATS`.
         seed: seed of the training; None: the seed with the best score, if possible among the seeds in the settings.
         run_code: whether user code may run from any place. If false, only code in the working directory or on Python's path may

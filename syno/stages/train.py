@@ -143,8 +143,8 @@ def train_baselines(
 
     Args:
         experiment: the experiment.
-        names: "original" and names of baselines; by default all of them.
-        seeds: seeds; by default those of `train: seeds`.
+        names: "original" and names of baselines; by default the original and all baselines.
+        seeds: seeds of the trainings; by default `train: seeds`.
 
     Raises UnknownNameError for an unknown name, before anything is trained.
     """

@@ -43,7 +43,7 @@ class Watch:
         self._given = experiment
 
     def look(self, now: datetime | None = None) -> Snapshot:
-        """Return the search as it is stored now. `now` is this moment by default, without a zone.
+        """Return a snapshot of the stored search. `now` is the current time by default, without a time zone.
 
         Raises SpecError if the search has not begun, StorageError if the storage cannot be reached or read.
         """
@@ -62,7 +62,7 @@ class Watch:
         return progress_line(self.experiment.name, snapshot)
 
     def write_page(self, snapshot: Snapshot, file: Path, every: float | None = None) -> None:
-        """Write the page of the search so far. While the search runs, browsers load it again every `every` seconds, if given.
+        """Write the page of the search so far. While the search runs, browsers reload it every `every` seconds (None: never).
 
         Raises SpecError if the file cannot be written.
         """

@@ -59,7 +59,7 @@ class WorkflowStage:
         is_shared: whether files are outside the folder of results.
         is_page: whether files are figures and pages, which are larger than records.
         is_training: whether jobs train, if only for some steps: they need the memory of the experiment's workload.
-        memory_mib, minutes: what the first attempt of a job may take, if its workload is not known to need more memory.
+        memory_mib, minutes: memory and runtime of a job's first attempt, unless its workload is known to need more memory.
     """
 
     name: str
@@ -100,7 +100,7 @@ class WorkflowStage:
         """Return the keys of the networks of an experiment's jobs; none if it has no operators of its own.
 
         Args:
-            experiment: whose jobs they are.
+            experiment: the experiment.
             selected: keys of the selected operators; None before the selection: as many as may be selected.
             shortlisted: keys of the shortlist, for a selection by latency; None before it.
         """
@@ -291,7 +291,7 @@ def jobs(
     """Return the first file of each job of an experiment, by stage.
 
     Args:
-        experiment: whose jobs they are.
+        experiment: the experiment.
         selected, shortlisted: keys of the selected operators, and of the shortlist; None before there are any.
     """
     found: dict[str, list[Path]] = {}

@@ -140,7 +140,7 @@ class NestPlan:
         plan: the plan.
         through: the pass-through axes, which no primitive changes, such as the batch: their numbers in the input and in the
             output, and their extents. Together they enumerate samples; the nests compute one sample.
-        nests: in the order in which they run.
+        nests: the nests in the order in which they run.
         inputs, outputs: the numbers of the other axes in the input and in the output, in the order of the first nest's source
             and of the last nest's target.
         strides: for each axis of the first nest's source, the distance of its neighbours in positions of the input; () if all
@@ -231,9 +231,9 @@ def _with_loops(
 
     Args:
         nest: the nest.
-        loops: its new loops.
+        loops: the new loops.
         numbers: returns the new loops that a loop becomes, the outermost first; none where it is dropped.
-        table_of: returns a table over some loops of `nest` as a table over the loops that these become.
+        table_of: converts a table over some loops of `nest` to a table over the new loops that these become.
     """
 
     def loops_of(former: Sequence[int]) -> tuple[int, ...]:

@@ -40,10 +40,10 @@ class PlaneAxis:
 
     Attributes:
         extent: the number of its positions.
-        pitch: its stride in floats, the same in every tensor of the program.
-        sources: its number among the axes of each nest's source, and last among those of the output.
+        pitch: the axis' stride in floats, the same in every tensor of the program.
+        sources: the axis' number in each nest's source, and last in the output.
         loops: for each nest, its loop over the axis.
-        rotations: of input and output in scratch: position p holds the tensor's element at (p + rotation) modulo the extent.
+        rotations: rotations of input and output in scratch: position p holds the element at (p + rotation) modulo the extent.
     """
 
     extent: int

@@ -68,7 +68,7 @@ class Program:
         name: the name of this function.
         scratch: length of the scratch buffer of each thread, in floats.
         samples: number of samples (positions along the pass-through axes).
-        blocks: how often the nests run in one call.
+        blocks: the number of blocks in one call: how often all nests run.
         codes: the nests with their addresses.
         schedules: the schedules of the nests.
         nests: the nests.
@@ -180,7 +180,7 @@ class Lanes:
         """Return the program with these schedules.
 
         Args:
-            name: of its function.
+            name: the name of its function.
             schedules: one for each nest.
             copies: the name of a program in the same file whose pack and unpack functions are called; "": own ones are written.
                 Programs that differ only in schedules share them.

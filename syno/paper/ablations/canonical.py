@@ -4,10 +4,10 @@ There are two measurements of a space without its rules:
 
 *By sampling.* A random graph of n primitives is built from the output up: each step is drawn with equal chances among the
 kinds of steps that the options allow (sizes, occurrences, windows, contractions; no distance, no budget, no rules), then
-among those of the kind. Graphs are drawn independently; one walk gives a graph of each size, and a walk that comes to a state
+the steps of this kind. Graphs of a size are independent; one walk gives a graph of each size, and a walk that ends in a state
 without steps gives none of the larger sizes. A graph is *canonical in its order* if every rule accepts every step as it was
 drawn, and *canonical* if that is so for some order of the same steps: sums may come late in a walk, and rules want them
-first. `exact` counts with the exact rules alone, whose rejections are other forms of operators found elsewhere; the others
+first. `exact` counts with the exact rules alone, which reject only redundant forms of other operators; the other rules
 also exclude operators that are nearly the same, or are assumed to be of little use. The redundancy is graphs per canonical
 graph.
 
@@ -146,7 +146,7 @@ class Rate:
         in_order: number of graphs that the rules accept in the order in which their steps were drawn.
         exact: number of graphs that the exact rules accept in some order.
         built_in: number of graphs that the built-in rules accept in some order, without the user's own rules.
-        rejected_by: how often each rule is the first to reject a graph in the order in which it was drawn.
+        rejected_by: for each rule, the number of graphs that it is the first to reject, in the order in which they were drawn.
     """
 
     size: int

@@ -5,9 +5,9 @@ sides have the same memory, rules and budget. With a distance a walk enters no s
 than the depth left, and looks two steps ahead for dead ends; without one, only the bound on FLOPs is checked. Operators are
 counted once for each meaning (fingerprint). Time is the CPU time of one process, including the construction of the space.
 
-An operator is lost if no order of its steps is within reach by a distance. It is looked for among all operators of up to a
-number of primitives when that number is the depth limit, and among random operators of the whole space. Both are those of
-the `exact` distance, which loses none (`tests/property/test_distance.py` goes through small spaces without it).
+An operator is lost if a distance rejects every order of its steps. Losses are counted among all operators of up to n
+primitives, with the depth limit n, and among random operators of the whole space. Both sets come from the `exact` distance,
+which loses none (`tests/property/test_distance.py` enumerates small spaces without it).
 
 Paper: the ablation of shape distance (no valid operator in 500 million trials without it).
 """

@@ -1,4 +1,4 @@
-"""Common patterns: how often primitives and combinations of them occur in the operators that were found.
+"""Common patterns: the shares of operators in which primitives, and combinations of primitives, occur.
 
 The operators of a study, of a selection or of an import are compared with the best of them (by reward), and with random
 operators of the same space. The lift of a pattern is its share among the best over its share among all that were found
@@ -219,14 +219,14 @@ class FoundOperators:
 def random_operators(
     spec: OperatorSpec, count: int, *, seed: int = 0, show: Show = silent, parts: Parts = NO_PARTS
 ) -> list[PGraph]:
-    """Return different random operators of a space: `count` of them, or all that it holds.
+    """Return `count` distinct random operators of a space; all of its operators if there are fewer.
 
     Args:
         spec: the space.
         count: the number of operators.
         seed: the seed of the walks.
         show: shows the progress.
-        parts: keeps the operators as they are found.
+        parts: stores the drawn operators, so that an interrupted call continues.
     """
     space, found = Space(spec), list[PGraph]()
     for last in range(CHUNK, count + CHUNK, CHUNK):
@@ -252,7 +252,7 @@ def pattern_rows(operators: FoundOperators, drawn: Sequence[PGraph], *, best: fl
     """Return a row for each pattern, sorted by family, the most frequent first.
 
     Args:
-        operators: the operators that were found.
+        operators: the operators of the search.
         drawn: random operators of the same space; () for no comparison with them.
         best: the share of operators that count as the best.
         seed: the seed of the bootstrap samples.
@@ -309,7 +309,7 @@ _KINDS = ((True, True), (True, False), (False, True), (False, False))  # with th
 
 
 def lift_of_found(having: int, of: int, drawn: int, of_drawn: int) -> Lift:
-    """Return the share of a pattern among operators found over its share among random ones, with its 95 % interval."""
+    """Return the share of a pattern among a search's operators over its share among random ones, with its 95 % interval."""
     from scipy.stats.contingency import relative_risk
 
     if not of or not drawn:

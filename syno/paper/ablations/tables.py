@@ -9,7 +9,7 @@ ablation-canonical
                         all graphs of 8 or more primitives, which the paper's Table 3 has in one, "all rules, 8 or more"
     primitives          the size of the graphs; missing in sums over sizes; for "complete", the largest size
     sampled             random graphs; for "complete", all complete operators without the rules
-    canonical           those that the rules accept
+    canonical           graphs or operators that the rules accept
     rate, low, high     the share of canonical graphs, with its 95 % interval (Wilson)
     paper_rate          the paper's share by all rules: of a size from 2 to 7, of 8 or more, and in the sum over all sizes
 

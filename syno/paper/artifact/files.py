@@ -28,8 +28,8 @@ class Meta(PublishedFile):
 
     Attributes:
         path: The operator's path in the search that found it; folders with equal paths hold one operator.
-        accuracy: Of the whole network, in [0, 1].
-        loss: Of the whole network, in nats per token.
+        accuracy: Accuracy of the whole network, in [0, 1].
+        loss: Loss of the whole network, in nats per token.
         flops: Multiply-adds of the whole network, for one sample.
         params: Parameters of the whole network.
     """

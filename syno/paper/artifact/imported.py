@@ -42,7 +42,7 @@ class ImportedOperator(BaseModel):
 
 
 class ImportRecord(Record):
-    """A record of what an import has read.
+    """The record of an import: the operators and the number of measurements read, and the problems.
 
     Attributes:
         artifact: The folder of the artifact, as the user wrote it.

@@ -94,7 +94,7 @@ class Problem(BaseModel):
 
 
 def find_data(checkout: Path) -> Path:
-    """Return the data folder: the folder given, or `data` in it. DataError, which lists what is there, if it is neither."""
+    """Return the data folder: `checkout` itself or `data` in it. DataError, with the folder's content, if neither is one."""
     if not checkout.is_dir():
         raise DataError(f"{checkout} is {'no folder' if checkout.exists() else 'not there'}; {WANTED}")
     for folder in (checkout, checkout / "data"):

@@ -108,7 +108,7 @@ class PublishedOperator:
 def read_artifact(data: Path) -> list[PublishedOperator]:
     """Return every operator folder under the artifact's `data`, sorted by its path there.
 
-    Raises ParseError if there is none, or if one of them cannot be read.
+    Raises ParseError if there are no operator folders, or one cannot be read.
     """
     folders = sorted((file.parent for file in data.rglob(GRAPH_FILE)), key=lambda folder: folder.relative_to(data).as_posix())
     if not folders:

@@ -150,7 +150,7 @@ def _over(quantity: str, references: Sequence[str | None]) -> str:
 
 
 def _unlike_tvm(reference: str | None, by_compiler: bool) -> str:
-    """Return the end of a panel's title, which names the reference of its speedups if that is not the original with TVM."""
+    """Return the end of a panel's title: the reference of its speedups; "" for the usual reference, the original with TVM."""
     if by_compiler or reference == TVM:
         return ""
     return "; 1: the same compiler's original" if reference is None else f"; 1: the original with {compiler_title(reference)}"

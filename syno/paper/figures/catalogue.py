@@ -317,7 +317,7 @@ class PaperFigure(NamedTuple):
 
     Attributes:
         title: The title.
-        caption: How it was made, and how to read it.
+        caption: How the figure was made, and how to read it.
         metrics: The quantities in it; the notes name their origins.
         tables: Makes the tables of the figure's numbers, by name.
         draw: Draws the figure from the numbers, the tables, and the notes at its bottom.
@@ -334,7 +334,7 @@ class PaperFigure(NamedTuple):
     has_marks: bool = False
 
     def notes(self, numbers: Numbers, devices_left_out: Sequence[str] = ()) -> tuple[str, ...]:
-        """Return the caption, the origins of the numbers, a warning if some of them are wrong, and what is left out.
+        """Return the figure's notes: caption, origins of the numbers, a warning if some are wrong, and the items left out.
 
         `devices_left_out` are optional devices on which experiments do not measure, with the reasons.
         """

@@ -69,13 +69,13 @@ class Headline(NamedTuple):
     Attributes:
         figure: The number of the figure or the section in the paper.
         what: A description of the number.
-        computed: Its value from the measurements; None if they are not sufficient.
+        computed: The value from the measurements; None if they are not sufficient.
         paper: The value or bound that the paper prints; None where the paper prints no number.
-        printed: What the paper prints, as text; "" where it prints no number.
+        printed: The text that the paper prints; "" where it prints no number.
         verdict: "same" if both are equal to the digits that the paper prints (two at most), or "differs"; "holds" or "does not
             hold" for a bound; "unknown" if the number cannot be computed; "no number" if the
             paper prints none.
-        origin: Where the computed value comes from; "" if it is unknown.
+        origin: The origins of the computed value, such as "artifact"; "" if unknown.
         note: The reason for a difference or for an unknown value, from the data; other remarks.
     """
 
@@ -220,7 +220,7 @@ def beside_nas_pte(rows: pandas.DataFrame) -> Iterator[Headline]:
     """Yield ratios of ResNet-34's FLOPs and parameters: with NAS-PTE's sequences over those with Operator 2.
 
     These are whole networks for the final data set: the smallest and the largest number over the three sequences. The networks
-    of NAS-PTE are counted here (`NAS_PTE_COSTS`), unless they were trained like the other.
+    of NAS-PTE are counted here (`NAS_PTE_COSTS`), unless their costs were measured.
     """
     is_whole = (rows["model"] == LAYERED) & rows["layer"].isna() & (rows["status"] == OK) & (rows["data"] == TEST_DATA)
     for place, (metric, (name, least, most)) in enumerate(BESIDE_NAS_PTE.items()):

@@ -137,7 +137,7 @@ def largest(points: pandas.DataFrame, compiler: str, most_lost: float) -> pandas
 def case_study(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return the rows of the case study where baselines were measured: the original network, the baselines, Operator 1.
 
-    A network without Operator 1 has the fastest of its operators in its place, of those that are accurate enough if any is.
+    A network without Operator 1 has its fastest operator instead, if possible among the accurate enough ones.
     Columns: `CASE_COLUMNS`; the accuracy is on the final data set, as the paper's case study prints it where it was not
     measured here.
     """

@@ -1,4 +1,4 @@
-"""The page of an import or of joined results: the paper's figures and numbers, what they leave out, and the operators."""
+"""The page of an import or of joined results: the paper's figures, headline numbers, omissions, and the operators."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Shown:
     """A figure on the page.
 
     Attributes:
-        name: Its name in the catalogue, which is the id of its section, too.
+        name: The figure's name in the catalogue, which is also the id of its section.
         title: The title.
         svg: The drawing.
-        caption: How it was made, how to read it, and where its numbers come from.
+        caption: How the figure was made, how to read it, and the origins of its numbers.
         is_wrong: Whether it has latencies of kernels with the wrong guard.
-        has_headlines: Whether the paper prints numbers of it.
+        has_headlines: Whether there are headline numbers for the figure.
         deviations: The figure's headline numbers that differ from the paper's, and why.
         left_out: The items that it does not show, with the reasons.
     """

@@ -1,4 +1,4 @@
-"""The names in print of networks, operators, compilers and origins: the paper's where it has one, else those of the tables."""
+"""The names in print of networks, operators, compilers and origins: the paper's names if any, else the tables'."""
 
 from __future__ import annotations
 

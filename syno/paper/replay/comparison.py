@@ -130,9 +130,9 @@ class Searches:
     runs: Sequence[Run]
 
     def first_success(self, run: Run, seed: int | None = SEARCH_SEED) -> int | None:
-        """Return the place in a run of the first operator that succeeds, from 0; None if it found none.
+        """Return the index in a run of the first successful operator (`OperatorTable.succeeds`); None if there is none.
 
-        Success is judged by the accuracies of one training seed, by default the one that the search sees; None: by the means.
+        Success is judged by the accuracies of one training seed, by default the search's; None: by means over seeds.
         """
         entries = self.table.entries
         found = (
@@ -141,7 +141,7 @@ class Searches:
         return next(found, None)
 
     def trials_of(self, run: Run, seed: int | None = SEARCH_SEED) -> int | None:
-        """Return the number of trials begun when a search found an operator that succeeds; None if it found none."""
+        """Return the number of trials begun when a search found its first successful operator; None if it found none."""
         first = self.first_success(run, seed)
         return None if first is None else run.begun[first]
 
@@ -162,7 +162,7 @@ class Searches:
     def best_so_far(self) -> NDArray[numpy.float64]:
         """The best accuracy after each trial among operators of at most 45 % of the FLOPs. Shape [runs, trials].
 
-        It is 0 before the first of them. A search that ended earlier keeps its last value.
+        The value is 0 before the first such operator. A search that ended early keeps its last value.
         """
         found = numpy.zeros((len(self.runs), self.trials))
         for row, run in zip(found, self.runs, strict=True):

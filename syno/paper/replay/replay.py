@@ -97,7 +97,7 @@ def replay(
         settings: settings of the policy, if it is a class.
         reward: computes the reward from accuracy and costs.
         stops: the stopping rule. A stopped training takes CPU-seconds in proportion to its epochs.
-        stopping: as `study: stopping`; trials that are paused when the search ends come last, with `stopped`.
+        stopping: as `study: stopping`; trials still paused at the end come last, with `stopped` true.
         workers: number of simulated workers, which train at the same time.
     """
     tree = table.tree(Subset.ALL) if tree is None else tree

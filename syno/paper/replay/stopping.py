@@ -126,10 +126,10 @@ class TableTree:
 
     @cached_property
     def _flows(self) -> dict[str, list[tuple[int, int]]]:
-        """For each operator's fingerprint, the steps on all paths to it, each with its share of the operator's probability.
+        """The steps on all paths to each operator, by fingerprint, as (index of the step, share of the operator's probability).
 
-        An operator's probability is divided equally among the steps that end in it, the share of each of these equally among
-        the steps before it, and so on. Shares are integers, so that sums do not depend on their order.
+        An operator's probability is divided equally among the steps that end in it, each step's share equally among the steps
+        before it, and so on. Shares are integers, so that sums do not depend on their order.
         """
         flows: dict[str, list[tuple[int, Fraction]]] = {}
         for entry in self.operators.values():

@@ -207,7 +207,7 @@ def experiment_of_results(place: str) -> AnyExperiment:
 
 
 def read_ablation(folder: Path, name: str) -> tuple[list[dict[str, Any]], AblationRecord]:
-    """Return the rows of an ablation's table, and its record. Raises SpecError if they are not there."""
+    """Return the rows of an ablation's table, and its record. Raises SpecError if they do not exist."""
     import pandas
 
     made_by = f"syno ablate run CONFIG {name}"
@@ -227,7 +227,7 @@ def draw_ablation(folder: Path, figure: str, formats: Sequence[str]) -> list[Pat
 
 
 def page_parts(folder: Path) -> list[AblationPart]:
-    """Return the parts of the report page for the ablations whose tables are there."""
+    """Return the parts of the report page for the ablations whose tables exist."""
     from syno.paper.ablations.page_part import page_part
 
     there = [name for name in NAMES if (folder / ABLATION.format(name=name)).is_file()]

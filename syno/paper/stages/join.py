@@ -97,7 +97,7 @@ def join(experiment: AnyExperiment) -> JoinRecord:
 
     Results that do not exist yet are left out, and listed in the record `joined.json`, which is written last and returned.
 
-    Raises SpecError if the experiment joins nothing, if none of them has results, or if a table is damaged.
+    Raises SpecError if the experiment is no join, none of its experiments has results, or a table is damaged.
     """
     if not isinstance(experiment, JoinedResults):
         raise SpecError(

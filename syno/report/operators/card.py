@@ -93,7 +93,7 @@ class LayerCost:
 
     Attributes:
         values: the layer's sizes.
-        count: how many such layers there are.
+        count: the number of such layers in the network.
         flops, parameters: of one layer: multiply-adds for one batch, and number of weights.
         memory_bytes: the largest memory of one stage, in bytes.
         weights: the shapes of the weights.

@@ -174,7 +174,7 @@ def draw_into(
     seconds: float | None = None,
     display: Display | None = None,
 ) -> Sampler:
-    """Draw operators at random until the folder holds `count` of them, or none is left, or the time is up.
+    """Draw random operators until the folder holds `count` operators, the space has no others, or the time is up.
 
     The same seed draws the same operators into an empty folder. Operators that the folder holds already are not drawn again.
     The folder's table is written at the end, also after an error.

@@ -77,7 +77,7 @@ def moves(readings: Sequence[AxisReading], names: Sequence[str], outputs: int, v
 
 
 def _moves_of(reading: AxisReading, values: Mapping[str, int]) -> list[Move]:
-    """Return the displacements along an axis, the first nearest to the input; none if one of them isn't known."""
+    """Return the displacements along an axis, the first nearest to the input; [] if one of the displacements isn't known."""
     displaced = reading.displacements(values)
     if reading.output is None or displaced is None or (reading.is_block and reading.repeat is not ONE):
         return []  # a group of channels is no window
@@ -281,7 +281,7 @@ def dependence(operator: PGraph, values: Mapping[str, int] | None = None) -> str
 
     Args:
         operator: the operator.
-        values: of variables.
+        values: values of variables.
     """
     given, kinds = values or {}, {name: variable.kind for name, variable in operator.variables.items()}
     small = {name: value for name, value in given.items() if kinds.get(name) is VariableKind.COEFFICIENT}

@@ -1,4 +1,4 @@
-"""The command of `syno run`: where the workflow lies, and the experiments, profiles and arguments that Snakemake is given."""
+"""The command of `syno run`: the workflow's folder, and the experiments, profiles and arguments for Snakemake."""
 
 from __future__ import annotations
 

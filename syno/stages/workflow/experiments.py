@@ -22,7 +22,7 @@ def read_experiments(workflow: Any, config: Mapping[str, Any]) -> dict[str, AnyE
 
     Args:
         workflow: Snakemake's workflow.
-        config: what Snakemake has read from its config files and command line.
+        config: the config that Snakemake has read from its config files and command line.
 
     Raises a SynoError if an experiment is invalid, or cannot run here.
     """

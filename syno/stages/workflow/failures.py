@@ -85,7 +85,7 @@ def tell_failures_apart() -> FailedJobs:
 
 
 def is_no_called_process_error(record: logging.LogRecord) -> bool:
-    """Return False for Snakemake's message that a command failed, which repeats the command; what it said is above."""
+    """Return False for Snakemake's message that a command failed, which only repeats the command: a filter of log records."""
     return not (record.levelno >= logging.ERROR and "CalledProcessError" in str(record.msg))
 
 

@@ -15,7 +15,7 @@ class Patch:
     Attributes:
         package: the distribution.
         module: the module in it.
-        attributes: what is replaced, as names in the module.
+        attributes: names in the module of the attributes that are replaced.
         issue: the issue of the package that the patch waits for.
         until: the first version that needs no patch; empty while there is none.
     """

@@ -170,7 +170,7 @@ class JobResources:
         return self._cores if self._local_device(wildcards) == "cpu" else max(least, self._cores_of_a_gpu)
 
     def speed_threads(self, wildcards: Any) -> int:
-        """Return the number of threads for measuring the speed of training; on a cluster, those of a training."""
+        """Return the number of threads for measuring the speed of training; on a cluster, the threads of a training."""
         if self.elsewhere:
             return self.training_threads("train")(wildcards)
         least = self._experiments[wildcards.folder].tune.latency.threads

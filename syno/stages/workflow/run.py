@@ -74,7 +74,7 @@ class WorkflowRun:
         start_fork_server(self._workflow)
 
     def end(self, complete: bool) -> None:
-        """Write the manifests of the results, and print where the pages are, or what the failed jobs said.
+        """Write the manifests of the results, and print the paths of the pages, or the failed jobs' messages.
 
         Args:
             complete: whether all jobs have succeeded.
