@@ -158,7 +158,7 @@ class Comparison:
 
 
 def shapes_of(inputs: Inputs) -> Shapes:
-    """Return the shape of an input, or the shapes of several."""
+    """Return the shape of a network's only input, or the shapes of its several inputs."""
     return tuple(inputs.shape) if isinstance(inputs, torch.Tensor) else tuple(tuple(one.shape) for one in first_inputs(inputs))
 
 

@@ -109,7 +109,7 @@ def equal_to_meaning(operator: PGraph, subject: str, compute: Compute) -> str:
 
 
 def check_comparable(operator: PGraph) -> None:
-    """Raise SizeError if the operator is too large to be compared with its meaning, even at small sizes."""
+    """Raise SizeError if the operator is too large to be compared with the interpreter, even at small sizes."""
     for row in own_valuations(operator):
         tensors = (operator.input, operator.output, *operator.weights)
         elements = max(row.numel(dim.size for dim in dims) for dims in tensors)

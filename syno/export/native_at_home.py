@@ -55,7 +55,7 @@ _TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []  # the process's library
 
 
 class CannotBuildError(Exception):
-    """There are no kernels on this machine; the message says why."""
+    """The kernels cannot be built or used on this machine; the message says why."""
 
 
 def load(device: torch.device | str = "cpu", *, compiled: bool = False) -> nn.Module:
@@ -196,7 +196,7 @@ class _Copied:
     """Replaces `_Loaded` in a copied or unpickled network, whose weights are not those of the kernels: it forbids kernels."""
 
     def difference(self, may_differ: bool) -> str:
-        """Return the clause that says that the network is a copy."""
+        """Return the clause that says that the network is a copy, so that kernels are never used."""
         return "they have the weights that were loaded, and this is a copy: call load() again"
 
 

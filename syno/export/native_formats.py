@@ -241,7 +241,7 @@ def write_native(comparison: Comparison, folder: Path, title: str) -> Written:
 
 
 def write_native_package(comparison: Comparison, folder: Path, title: str) -> Written:
-    """Write a package of AOTInductor that holds the kernels."""
+    """Write a package of AOTInductor that contains the network, its weights and the kernels."""
     made, file = native_code(comparison, title), folder / PACKAGE
     with TemporaryDirectory(prefix="syno-native-") as place:
         here = Path(place)

@@ -62,7 +62,7 @@ class Whole(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
         return own not in holder._parameters and own not in holder._buffers and own not in holder._modules
 
     def tensor(self, target: str) -> torch.Tensor:
-        """Return the tensor with this name."""
+        """Return the network's parameter, buffer or constant with this target name."""
         found = self._attribute(target)
         assert isinstance(found, torch.Tensor)
         return found
@@ -270,7 +270,7 @@ class _Tracer(fx.Tracer):  # type: ignore[misc]
         return forward(*args, **kwargs) if self.is_computing else super().call_module(m, forward, args, kwargs)
 
     def _computed(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
-        """Return the result of a node's operation for the example."""
+        """Return the result of a node's operation, computed with the example's tensors."""
         args, kwargs = (fx.node.map_aggregate(one, _value) for one in (args, kwargs))
         self.is_computing = True
         try:
@@ -318,7 +318,7 @@ def _length(value: Any) -> Any:
 
 
 def _namespaces(whole: Whole) -> list[dict[str, Any]]:
-    """Return the global names that the `forward` of each module sees."""
+    """Return the dictionaries of global names of the functions `forward` of all modules."""
     found = {}
     for module in whole.network.modules():
         for kind in type(module).__mro__:

@@ -98,7 +98,7 @@ class AxisPattern:
 
     @property
     def is_every(self) -> bool:
-        """Whether every output element reads every position."""
+        """Whether every output element reads every position of the axis."""
         return self.least_anywhere == self.length
 
     @property
@@ -155,7 +155,9 @@ class RelationTable:
         )
 
     def counts(self, axes: Sequence[int]) -> tuple[int, int, int]:
-        """Return the numbers of positions along some axes: smallest and largest of inner output elements, smallest of all.
+        """Return the smallest and the largest number of positions that inner output elements read along some axes.
+
+        A third number is the smallest over all output elements.
 
         Output elements that read nothing are left out.
         """

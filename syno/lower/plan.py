@@ -246,7 +246,7 @@ class Plan:
         return self.flops(valuation) + moved + self.tensor_elements(valuation)
 
     def parameters(self, valuation: Valuation) -> int:
-        """Return the number of elements of all weights."""
+        """Return the operator's number of parameters: elements of all weights."""
         return sum(valuation.numel(dim.size for dim in weight) for weight in self.graph.weights)
 
     def costs(self, valuation: Valuation) -> list[StageCost]:

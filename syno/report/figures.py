@@ -100,7 +100,7 @@ def finish(figure: Figure, panels: Sequence[Axes], title: str, notes: Sequence[s
 
 
 def style(axes: Axes) -> None:
-    """Give a panel the grid and the frame of all figures."""
+    """Give a panel the grid and the frame that all figures share."""
     axes.grid(True, which="major", color="#DDDDDD", linewidth=0.6)
     axes.spines.top.set_visible(False)
     for axis in (axes.xaxis, axes.yaxis):
@@ -124,7 +124,7 @@ def _number_logarithmic(axis: Axis) -> None:
 
 
 def nothing(title: str, why: str, notes: Sequence[str]) -> Figure:
-    """Return a figure that says why there is nothing to show."""
+    """Return a figure without data that shows only the title and the reason `why`."""
     figure = Figure(figsize=(7, 2.4), layout="constrained")
     axes = figure.add_subplot()
     finish(figure, [axes], title, notes, columns=0)

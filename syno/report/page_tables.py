@@ -48,7 +48,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Column headings, and a row of cells for each line."""
+    """A table of the page: the column headings, and rows of cells."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -214,5 +214,5 @@ def of_limit(row: Latency | None) -> Cell:
 
 
 def digits(value: float) -> str:
-    """Return a number with at least three significant digits."""
+    """Return a number as text with at least three significant digits."""
     return f"{value:.0f}" if value >= 1000 else f"{value:#.3g}".rstrip(".")

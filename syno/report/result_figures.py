@@ -290,7 +290,7 @@ class Drawing(NamedTuple):
     draw: Callable[[Run, Sequence[str]], Figure]
 
     def words(self, metric: Metric) -> tuple[str, str]:
-        """Return the title and the caption for scores of this metric."""
+        """Return the figure's title and caption, with the words for scores of this metric filled in."""
         named = {"metric": metric.name, "Metric": metric.title, "better": metric.better}
         return self.title.format(**named), self.caption.format(**named)
 

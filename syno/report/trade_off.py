@@ -160,7 +160,7 @@ def latency_points(scores: Sequence[Score], latencies: Sequence[Latency]) -> lis
 
 
 def _with_spread(network: Score) -> Interval:
-    """Return a finite score with its standard deviation to both sides."""
+    """Return a network's finite score as an interval: mean minus and plus the standard deviation over seeds."""
     score, spread = network.score or 0.0, network.spread or 0.0
     return Interval(score, score - spread, score + spread)
 

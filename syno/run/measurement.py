@@ -110,7 +110,7 @@ class Measurement(Record):
 
     @classmethod
     def of(cls, metric: str, value: float | None, **fields: Any) -> Self:
-        """Return a measurement in the metric's unit."""
+        """Return a measurement of a metric, with the metric's unit; `fields` are the other attributes."""
         return cls(metric=metric, value=value, unit=_unit_of(metric), **fields)
 
     @model_validator(mode="after")
@@ -133,7 +133,7 @@ def _unit_of(metric: str) -> str:
 
 
 class Measurements(Record):
-    """Many measurements in one file."""
+    """A file with a list of measurements."""
 
     kind_of_record = "file of measurements"
     again = "collect them (`syno artifact import`, for published ones)"

@@ -25,7 +25,7 @@ PLACE = re.compile(re.escape(MARK) + rb"([0-9a-f]{%d})" % CHECKSUM_DIGITS)
 
 
 def write_parquet(table: pandas.DataFrame, file: Path) -> None:
-    """Write a table with its checksum, whole. Equal tables give equal files."""
+    """Write a table and its checksum to a file, atomically. Equal tables give equal files."""
     import pyarrow
     import pyarrow.parquet
 

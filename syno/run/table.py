@@ -301,7 +301,7 @@ class Row:
 
 
 def rows_in(table: pandas.DataFrame) -> list[Row]:
-    """Return the rows of a table."""
+    """Return the rows of a table as `Row` objects."""
     return [Row(cells) for cells in table.to_dict("records")]
 
 

@@ -124,12 +124,12 @@ class Score:
 
     @property
     def state(self) -> State | None:
-        """The state of the verdict; None without a goal."""
+        """The state of the network's verdict, such as "meets"; None without a goal."""
         return None if self.verdict is None else self.verdict.state
 
     @property
     def missing(self) -> float:
-        """The distance from the goal; 0 without a goal."""
+        """The network's distance from the goal (`Verdict.missing`); 0 without a goal."""
         return 0.0 if self.verdict is None else self.verdict.missing
 
     @property
@@ -181,7 +181,7 @@ class Latency:
 
     @property
     def is_ok(self) -> bool:
-        """Whether it was measured successfully, so that it can be compared."""
+        """Whether the latency was measured successfully (status "ok"), so that it can be compared."""
         return self.status == OK
 
 
@@ -285,7 +285,7 @@ class Trial:
 
     @property
     def is_rewarded(self) -> bool:
-        """Whether it is complete and has a reward."""
+        """Whether the trial is complete and has a reward."""
         return self.outcome == "complete" and self.reward is not None
 
     @property

@@ -118,7 +118,7 @@ def operators_to_choose(experiment: Experiment, selected: Iterable[Selected]) ->
 
 
 def _pruned(experiment: Experiment, settings: MixtureSettings) -> Iterator[NarrowerNetwork]:
-    """Yield the pruned rivals."""
+    """Yield the pruned networks among the experiment's rivals, as bases of mixtures."""
     for name in experiment.rival_names if settings.pruned else ():
         base = replacement_named(name) if Network.parse(name).begins_trained else None
         if isinstance(base, NarrowerNetwork):
@@ -390,7 +390,7 @@ class _Choice:
 
     @cached_property
     def _best(self) -> float:
-        """The quality of the trained original's score."""
+        """The quality (higher is better) of the trained original's score."""
         return self.workload.metric.quality(self.workload.score_of_trained(self.seed))
 
     def _at_speeds(self, prices: Prices, base: NarrowerNetwork | None) -> Iterator[ChosenMixture]:

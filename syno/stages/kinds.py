@@ -22,7 +22,7 @@ class FigureSet(ABC):
 
     @abstractmethod
     def names(self, experiment: AnyExperiment) -> tuple[str, ...]:
-        """Return the names of an experiment's figures of this set."""
+        """Return the names of the figures of this set that an experiment has."""
 
     @abstractmethod
     def draw(self, experiment: AnyExperiment, name: str) -> list[Path]:
@@ -48,7 +48,7 @@ class ExperimentKind(FigureSet):
 
     @abstractmethod
     def write_page(self, experiment: AnyExperiment, output: Path | None) -> Path:
-        """Write the page; return its file. SpecError if there are no results yet."""
+        """Write the experiment's report page, and return its file. SpecError if there are no results yet."""
 
 
 class OperatorSource(ABC):
@@ -58,7 +58,7 @@ class OperatorSource(ABC):
 
     @abstractmethod
     def includes(self, folder: Path) -> bool:
-        """Return whether a folder is of this kind."""
+        """Return whether this source can read operators from a folder."""
 
     @abstractmethod
     def choose(self, experiment: Experiment) -> list[Selected]:

@@ -214,7 +214,7 @@ class SpeedProgress(Progress):
 
 @contextmanager
 def shown_turns(title: str, turns: int) -> Iterator[Callable[[], None]]:
-    """Yield a function that shows the progress after each turn."""
+    """Yield a function to call after each turn of a measurement in turns, which shows the progress."""
     began, done = time.monotonic(), 0
 
     with display() as there:

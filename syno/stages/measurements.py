@@ -73,11 +73,11 @@ class MeasurementKind:
 
     @property
     def again(self) -> str:
-        """The command that makes a record again, for messages."""
+        """The command that repeats a measurement of this kind, for messages."""
         return f"syno tune {self.command}"
 
     def file(self, experiment: Experiment, key: str, compiler: str, device: str) -> Path:
-        """Return the file of a record."""
+        """Return the record file of the network with this key, for a compiler and a device."""
         return places.measurement_file(self.pattern, experiment, key, compiler, device)
 
     def pairs(self, experiment: Experiment) -> list[tuple[str, str]]:

@@ -135,7 +135,7 @@ def in_words(mixture: Mixture) -> str:
 
 
 def choice_of(experiment: Experiment) -> ChoiceRecord | None:
-    """Return the record of the choice; None if there is none yet. SpecError if it is damaged."""
+    """Return the record of an experiment's choice of mixtures; None before the choice. SpecError if it is damaged."""
     file: Path = experiment.folder / CHOICE
     return ChoiceRecord.read(file) if experiment.mixture_names and file.is_file() else None
 

@@ -165,7 +165,7 @@ def _of_undecided(experiment: Experiment, elsewhere: bool) -> list[Probe]:
 
 
 def _left_out(experiment: AnyExperiment) -> Iterator[Need]:
-    """Yield the devices that the results of an experiment leave out."""
+    """Yield a need for each optional device that the experiment's existing results have left out."""
     for name, reason in experiment.left_out.items():
         text = f"{reason}; it was not there at first: delete {devices_file(experiment)} to look again"
         yield Need(f"device {name}", "left out", text, (experiment.name,))
@@ -188,7 +188,7 @@ def _tried(probes: Mapping[str, Sequence[Probe]]) -> list[Need]:
 
 
 def need_rows(needed: Iterable[Need]) -> list[Row]:
-    """Return the rows of the table."""
+    """Return the rows of the table that `syno check` prints, one for each need."""
     listed = sorted(needed, key=lambda need: STATES.index(need.state))
     everyone = list(dict.fromkeys(name for need in listed for name in need.experiments))
     return [

@@ -232,14 +232,14 @@ def _kept_elsewhere(experiment: AnyExperiment) -> Iterator[PGraph]:
 
 
 def _read(text: object, name: str) -> Iterator[PGraph]:
-    """Yield the operator of a text; nothing if the text is no operator."""
+    """Yield the operator that a text defines; nothing if the text is not a valid operator."""
     if isinstance(text, str):
         with suppress(SynoError):
             yield parse_stored(text, name=name)
 
 
 def _is_whole(folder: Path, key: str) -> bool:
-    """Return whether a file of a store holds the operator that its name says."""
+    """Return whether the store's file of a key is undamaged and holds the operator with this key."""
     try:
         return read_operator_file(folder / f"{key}.txt", written_by_program=True).id.startswith(key)
     except (OSError, SynoError):

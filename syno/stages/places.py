@@ -29,22 +29,22 @@ SCORES_FILE = TABLE.format(name=run.SCORES, ending="parquet")
 
 
 def table_files(names: Iterable[str], ending: str = "parquet") -> tuple[str, ...]:
-    """Return the paths of tables of these names."""
+    """Return the paths of the tables with these names in a folder of results."""
     return tuple(TABLE.format(name=name, ending=ending) for name in names)
 
 
 def figure_files(formats: Iterable[str]) -> tuple[str, ...]:
-    """Return the paths of a figure in these formats."""
+    """Return the path patterns of a figure in these formats in a folder of results."""
     return tuple(FIGURE.format(name="{name}", ending=ending) for ending in formats)
 
 
 def worker_file(experiment: AnyExperiment, number: int) -> Path:
-    """Return the file of a worker's record."""
+    """Return the file of the record of worker `number`."""
     return experiment.folder / WORKER.format(number=number)
 
 
 def training_file(experiment: Experiment, key: str, seed: int) -> Path:
-    """Return the file of a training's record."""
+    """Return the file of the record of a network's training with a seed."""
     return experiment.folder / TRAINING.format(key=key, seed=seed)
 
 
@@ -64,7 +64,7 @@ def measurement_file(pattern: str, experiment: Experiment, key: str, compiler: s
 
 
 def speedups_file(experiment: Experiment, compiler: str, device: str) -> Path:
-    """Return the file of the speedups of the selected operators."""
+    """Return the file with the speedups of the selected operators, measured with a compiler on a device."""
     return measurement_file(SPEEDUPS, experiment, "", compiler, device)
 
 

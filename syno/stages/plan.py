@@ -202,7 +202,7 @@ def _training(experiment: Experiment) -> TrainingSettings:
 
 
 def _hours(settings: TrainingSettings, experiment: Experiment, assumed: Assumptions, count: float) -> float | None:
-    """Return the hours of `count` trainings."""
+    """Return the GPU hours of `count` trainings with these settings; None if unknown."""
     workload = experiment.workload
     assert workload is not None
     pictures = TRAINING_PICTURES.get(workload.data, workload.data_settings.get("train"))
@@ -299,7 +299,7 @@ UNKNOWN = "unknown"
 
 
 def plan_text(plans: Sequence[WorkflowPlan], assumed: Assumptions, gpus: int | None = None) -> str:
-    """Return all tables in Markdown; with a number of GPUs, also the days that they take."""
+    """Return all tables of the plans in Markdown; with `gpus`, also lower bounds of the days on so many GPUs."""
     return "\n".join(
         (
             markdown(stage_rows(plans)),
@@ -331,7 +331,7 @@ def stage_rows(plans: Iterable[WorkflowPlan]) -> list[Row]:
 
 
 def experiment_rows(plans: Iterable[WorkflowPlan]) -> list[Row]:
-    """Return a row for each experiment."""
+    """Return a row for each experiment: jobs, GPU hours, hours on devices, files, storage."""
     return [
         {
             "experiment": one.experiment.name,
@@ -486,14 +486,14 @@ def _roots(experiments: Sequence[AnyExperiment]) -> dict[Path, Path]:
 
 
 def _sum(hours: Iterable[float | None]) -> float | None:
-    """Return the sum; None if one of the hours is unknown."""
+    """Return the sum of hours; None if one of them is unknown."""
     found = list(hours)
     known = [one for one in found if one is not None]
     return _rounded(sum(known)) if len(known) == len(found) else None
 
 
 def _rounded(value: float | None) -> float | int | None:
-    """Round to whole numbers from ten on, to one digit below."""
+    """Round a number of hours or days for a table: to whole numbers from ten on, to one decimal below."""
     if value is None:
         return None
     return round(value) if value >= 10 else round(value, 1)

@@ -104,7 +104,7 @@ def restore_times(folder: Path) -> None:
 
 
 def present(experiment: AnyExperiment) -> list[Path]:
-    """Return the existing files of results."""
+    """Return the existing files of an experiment's results that belong into its manifest."""
     patterns = [KEPT, *record_globs(), OPERATOR_FILES, TIMES_OF_JOBS]
     found = [file for pattern in patterns for file in sorted(experiment.folder.glob(pattern)) if not file.name.startswith(".")]
     return [file for file in (*found, *derived_files(experiment)) if file.is_file()]

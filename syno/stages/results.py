@@ -153,7 +153,7 @@ class StoredRun(Run):
 
     @cached_property
     def none_because(self) -> str | None:
-        """Why no operator was selected."""
+        """The reason why no operator was selected, as a sentence; None if one was."""
         return why_none(self.selection)
 
     @cached_property
@@ -203,7 +203,7 @@ class StoredRun(Run):
 
     @cached_property
     def reward_at_goal(self) -> float | None:
-        """The reward of an operator that just meets the goal."""
+        """The reward of an operator that just meets the goal; None where it is not defined (`syno.stages.goal`)."""
         return reward_at_goal(self.experiment, self.trials)
 
     @cached_property
@@ -327,7 +327,7 @@ def _best(experiment: Experiment, trials: Sequence[Trial], count: int) -> dict[s
 
 
 def _versions(trials: Sequence[Trial]) -> str:
-    """Return the versions of packages with which trials ran."""
+    """Return a text with the versions of packages with which the trials ran."""
     known: dict[str, dict[str, None]] = {}
     for trial in trials:
         for package, version in trial.versions.items():
@@ -336,6 +336,6 @@ def _versions(trials: Sequence[Trial]) -> str:
 
 
 def _machines(experiment: Experiment) -> list[str]:
-    """Return the machines on which the search ran."""
+    """Return the names of the machines on which the search's workers ran, from their records."""
     files = sorted(worker_file(experiment, 1).parent.glob("worker*.json"))
     return list(dict.fromkeys(WorkerRecord.read(file).machine for file in files))

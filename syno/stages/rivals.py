@@ -126,7 +126,7 @@ class RivalRecord(Record):
 
     @property
     def reasons(self) -> list[str]:
-        """The reasons why results are missing."""
+        """The reasons why the speed, trainings or results in lower precision are missing."""
         return [reason for reason in (self.reason, *(one.reason for one in self.formats.values())) if reason]
 
     def lines(self) -> Iterator[Line]:
@@ -215,7 +215,7 @@ def evaluate_rival(experiment: Experiment, name: str, output: Path | None = None
 def _written(
     experiment: Experiment, network: Network, began: datetime, fields: dict[str, Any], output: Path | None
 ) -> RivalRecord:
-    """Write a record with these fields, and return it."""
+    """Write the record of a rival with these fields, and return it."""
     operator = network.replacement
     record = RivalRecord(
         name=network.key,
@@ -321,7 +321,7 @@ def _in_lower_precision(experiment: Experiment, network: Network, speed: RivalSp
 
 
 def _converted_score(experiment: Experiment, network: Network, seed: int) -> float:
-    """Return the score of a trained network in lower precision."""
+    """Return the test score of a rival's trained network, converted to the network's number format."""
     from syno.train.lower_precision import converted_score
     from syno.train.weights import load_weights
     from syno.train.workload import Workload

@@ -25,7 +25,7 @@ FEWEST_DIGITS = 4  # of an id that a user types
 
 
 class OperatorStore:
-    """The operators in a folder of results."""
+    """The store of operators in a folder of results: text files, each named after its operator's id."""
 
     def __init__(self, results: Path) -> None:
         self.path = results / OPERATORS

@@ -93,7 +93,7 @@ def collect(experiment: Experiment) -> pandas.DataFrame:
 
 
 def folder_of(experiment: Experiment) -> Path:
-    """Return the folder of the tables."""
+    """Return the folder of an experiment's tables."""
     return experiment.folder / FOLDER
 
 
@@ -128,7 +128,7 @@ def _collected(
 
 
 def _training_files(experiment: Experiment, networks: Sequence[Network]) -> dict[Path, Network]:
-    """Return the files of all trainings of these networks."""
+    """Return the record files of all trainings of these networks, each with its network."""
     return {training_file(experiment, one.key, seed): one for one in networks for seed in experiment.train.seeds}
 
 

@@ -181,7 +181,7 @@ def _figures(experiment: AnyExperiment, networks: Sequence[str]) -> list[Wildcar
 
 
 def _measuring(kind: MeasurementKind) -> WorkflowStage:
-    """Return the stage of a kind of measurements."""
+    """Return the workflow stage that makes the records of a kind of measurements."""
     return WorkflowStage(
         kind.name,
         ("tune", "devices") if kind.is_of_shortlist else (),

@@ -82,13 +82,13 @@ class NestWriter:
             self._iteration(loop, whole, inner, {**sizes, loop: extent - whole}, head)
 
     def _iteration(self, loop: int, at: int, inner: Sequence[int], sizes: dict[int, int], head: str = "") -> None:
-        """Write a single iteration of a loop."""
+        """Write the iteration of a loop at index `at`, with the inner loops in it."""
         with self.out.block(head):
             self.out.line(f"const int i{loop} = {at};")
             self._loops(inner, sizes)
 
     def _tile(self, sizes: Mapping[int, int]) -> None:
-        """Write the results of a tile, each in a register."""
+        """Write the code that computes the results of a register tile, each in a vector register."""
         code, schedule, out = self.code, self.schedule, self.out
         tiled = [loop for loop in sizes if sizes[loop] > 1]
         places = [dict(zip(tiled, place, strict=True)) for place in product(*(range(sizes[loop]) for loop in tiled))]

@@ -82,7 +82,7 @@ class Axis:
 
     @property
     def stored(self) -> int:
-        """The number of positions including the halo."""
+        """The number of stored positions along the axis, including the halo."""
         return self.before + self.extent + self.after
 
 

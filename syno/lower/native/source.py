@@ -45,7 +45,7 @@ def constant_table(name: str, values: Array) -> str:
 
 
 class Writer:
-    """Collects lines of code with their indentation."""
+    """A writer of C++ code: collects lines with their indentation."""
 
     def __init__(self, depth: int = 1) -> None:
         self.lines: list[str] = []

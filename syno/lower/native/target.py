@@ -42,7 +42,7 @@ INSTRUCTIONS = {"avx512": {"avx512f", "avx512vl", "avx512dq", "fma"}, "avx2": {"
 
 
 def own_target() -> Target:
-    """Return the target of this machine."""
+    """Return the target of this machine's processor, by its architecture and CPU flags."""
     if platform.machine() in ("aarch64", "arm64"):
         return TARGETS["neon"]
     flags = _processor_flags()

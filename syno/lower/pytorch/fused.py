@@ -270,7 +270,7 @@ class FusedLowering(Lowering):
     lazy = True
 
     def run(self) -> TensorCode:
-        """Write all stages. Consecutive convolutions work on channels-last data."""
+        """Write the statements of all stages. Consecutive convolutions work on channels-last data."""
         data = super().run()
         planar = {number for number in data.convolutions if "functional.conv2d(" in data.lines[number][0]}
         moves = any(data.convolutions[number].moves for number in planar)

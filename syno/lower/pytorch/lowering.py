@@ -202,7 +202,7 @@ class Lowering:
         return self.data.position(other) + repeated.position if other in self.data.axes else len(self.data.axes)
 
     def stride(self, operation: Operation) -> None:
-        """Take every S-th element of an axis."""
+        """Write a Stride: take every S-th element of an axis."""
         axis = self.data.position(operation.tops[0])
         assert isinstance(operation.parameter, Size)
         slices = ", ".join([":"] * axis + [f"::{operation.parameter.integer_text()}"])
@@ -210,14 +210,14 @@ class Lowering:
         self.data.assign(f"{self.data.read()}[{slices}]", axes)
 
     def unfold(self, operation: Operation) -> None:
-        """Make the window an axis of its own, in a copy."""
+        """Write an Unfold: make the window an axis of its own, in a copy of the data."""
         position, window = operation.bottoms
         axis = self.data.position(operation.tops[0])
         axes = [*self.data.axes[:axis], window, position, *self.data.axes[axis + 1 :]]
         self.data.call("stored_windows", f"{axis}, {window.size.integer_text()}", axes)
 
     def sum_over(self, dim: Dim) -> None:
-        """Sum over a reduction, unless an earlier statement did."""
+        """Write the sum over a reduction, unless an earlier statement has summed over it."""
         if dim not in self.summed:
             self.need(dim)
             self.data.sum([dim])
@@ -226,7 +226,7 @@ class Lowering:
     # ---- contractions -------------------------------------------------------------------------------------------
 
     def contract(self, number: int) -> None:
-        """Multiply with a weight, and sum over the reductions in its indices."""
+        """Write the product with weight `number` and the sum over the reductions in the weight's indices."""
         shares = self.ready_shares(number)
         for share in shares:
             if not self.structure.is_expanded(share.tops[0]):

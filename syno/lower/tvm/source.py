@@ -163,7 +163,7 @@ def row_of_sizes(dims: Sequence[Dim]) -> str:
 
 
 def folded(line: str) -> list[str]:
-    """Wrap a line at LINE_LENGTH, at spaces."""
+    """Wrap a line of code at spaces, to lines of at most LINE_LENGTH characters."""
     return fill(line, LINE_LENGTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False).splitlines()
 
 

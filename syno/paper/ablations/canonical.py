@@ -159,12 +159,12 @@ class Rate:
 
     @property
     def share(self) -> float:
-        """The share of canonical graphs."""
+        """The share of canonical graphs among the graphs drawn."""
         return self.canonical / self.graphs if self.graphs else math.nan
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the share."""
+        """The 95 % confidence interval of the share of canonical graphs (Wilson)."""
         return wilson(self.canonical, self.graphs)
 
     def row(self) -> dict[str, object]:

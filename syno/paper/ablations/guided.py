@@ -184,7 +184,7 @@ def totals(runs: Sequence[Run]) -> list[dict[str, object]]:
 
 
 def marks(most: float) -> list[float]:
-    """Return 1, 2, 5, 10, 20, 50 ... up to `most`."""
+    """Return the numbers 1, 2, 5, 10, 20, 50 ... up to `most`, at which searches are compared."""
     found, power = [], 1
     while power <= most:
         found += [float(step * power) for step in (1, 2, 5) if step * power <= most]

@@ -110,7 +110,7 @@ def _edges(operations: list[Operation]) -> list[_Edge]:
 
 
 def _triples(edges: list[_Edge]) -> Iterator[list[_Edge]]:
-    """Yield the edges among every three operations that are connected."""
+    """Yield, for every three connected operations, the list of edges among them."""
     seen: set[frozenset[int]] = set()
     for one, other in combinations(edges, 2):
         nodes = frozenset((one.upper, one.lower, other.upper, other.lower))

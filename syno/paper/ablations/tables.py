@@ -157,14 +157,14 @@ def beside_the_paper(rates: Sequence[Rate]) -> list[Row]:
 
 
 def _sizes() -> str:
-    """Return the sizes of the paper's Table 3 in words."""
+    """Return the numbers of primitives in the paper's Table 3 in words: `2 to 7, and of 8 or more,`."""
     return f"{min(CANONICAL_RATES)} to {LARGEST - 1}, and of {LARGEST} or more,"
 
 
 def distance_rows(
     spec: OperatorSpec, runs: Sequence[Run], lost: Sequence[Loss], sampled: Sequence[Loss], seed: int
 ) -> list[AblationRow]:
-    """Return the rows of `ablation-distance`."""
+    """Return the rows of the table `ablation-distance`, from walks and losses with each distance."""
     rows = []
     for run in runs:
         whole, drawn = _of(lost, run.name), _of(sampled, run.name)

@@ -48,7 +48,7 @@ _SIGNS = frozenset(("", "->", *"[]{};,="))  # what names nothing; the empty one 
 
 
 class _Token(NamedTuple):
-    """A word or sign of a drawing, and its line."""
+    """A token (word or sign) of a drawing, and the number of its line."""
 
     text: str
     line: int

@@ -94,7 +94,7 @@ def read_folders(data: Path, problems: list[Problem]) -> Iterator[Folder]:
 
 
 def entries(data: Path, folders: Sequence[Folder], problems: list[Problem]) -> dict[str, PublishedEntry]:
-    """Return the operators by their path, in the order of the folders."""
+    """Return the published operators by their path in the search, in the order of the folders."""
     known = {normal_form(OPERATORS[name]()).id: name for name in NAMED}
     graphs = _graphs(data, folders, problems)
     homes: dict[str, Folder] = {}  # of each operator, where its search put it

@@ -47,7 +47,7 @@ class Target:
 
     @property
     def root(self) -> PurePosixPath:
-        """The machine's folder."""
+        """The folder of the target's machine."""
         return VISION / self.machine
 
     @property

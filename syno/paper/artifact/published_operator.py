@@ -44,7 +44,7 @@ class _Constants(PublishedFile):
 
 
 class _Layer(PublishedFile):
-    """A layer that the operator replaced."""
+    """A layer in `metadata.json` that the operator replaced."""
 
     description: Annotated[str, Field(alias="constsDescription")]
     constants: Annotated[_Constants, Field(alias="consts")]
@@ -52,7 +52,7 @@ class _Layer(PublishedFile):
 
 
 class _Layers(PublishedFile):
-    """The content of `metadata.json`."""
+    """The content of `metadata.json`: the layers that the operator replaced."""
 
     layers: Annotated[tuple[_Layer, ...], Field(alias="validPlaceholders", min_length=1)]
     indices: Annotated[tuple[int, ...], Field(alias="validPlaceholdersIndices")]

@@ -90,7 +90,7 @@ class Headline(NamedTuple):
 
     @property
     def same(self) -> bool:
-        """Whether the number agrees with the paper's."""
+        """Whether the computed number agrees with the paper's number or bound."""
         return self.verdict in ("same", "holds")
 
 
@@ -106,7 +106,7 @@ def compared(
     places: int = 2,
     printed: str = "",
 ) -> Headline:
-    """Return a number beside the paper's, compared to `places` decimals, or alone if the paper has none.
+    """Return the headline of a computed number, compared with the paper's number (if any) to `places` decimals.
 
     Args:
         figure: As in `Headline`; also `description` (the field `what`), `computed`, `paper` and `origin`.
@@ -123,18 +123,18 @@ def compared(
 
 
 def below(figure: str, description: str, computed: float, bound: float, always: str = "", *, origin: str) -> Headline:
-    """Return a number of which the paper says that it is less than `bound`."""
+    """Return the headline of a computed number that the paper states to be less than `bound`."""
     verdict: Verdict = "holds" if computed < bound else "does not hold"
     return Headline(figure, description, computed, bound, f"< {bound:g}", verdict, origin, always)
 
 
 def unknown(figure: str, description: str, paper: float | None, why: str = UNKNOWN, *, printed: str = "") -> Headline:
-    """Return a number that cannot be computed from the data."""
+    """Return the headline of a number of the paper that cannot be computed from the data, with the reason `why`."""
     return Headline(figure, description, None, paper, printed or ("" if paper is None else _text(paper)), "unknown", "", why)
 
 
 def _text(paper: float) -> str:
-    """Return a number as the paper prints it, with two decimals at least."""
+    """Return a number of the paper as text, with at least two decimals."""
     return f"{paper:.{max(2, len(f'{paper:g}'.partition('.')[2]))}f}"
 
 

@@ -144,7 +144,7 @@ def _unscored(times: pandas.DataFrame, scores: pandas.DataFrame, role: str) -> I
 
 
 def _without_latency(scores: pandas.DataFrame, times: pandas.DataFrame) -> Iterator[LeftOut]:
-    """Yield operators with an accuracy but no latency."""
+    """Yield the operators in `scores` that have an accuracy but no latency."""
     timed_ones = set(zip(times["model"], times["operator"], strict=True))
     for model, operator in zip(scores["model"], scores["operator"], strict=True):
         if (model, operator) not in timed_ones and model.partition("@")[0] != LANGUAGE_MODEL:

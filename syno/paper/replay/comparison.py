@@ -55,7 +55,7 @@ class Contender:
 
     @property
     def kind(self) -> type[Policy]:
-        """The policy's class."""
+        """The class of the contender's policy."""
         return POLICIES.find(self.policy)
 
     def make(self, tree: Any, seed: int) -> Policy | None:
@@ -147,7 +147,7 @@ class Searches:
 
     @cached_property
     def trials_to_success(self) -> NDArray[numpy.float64]:
-        """Trials until success, infinite where a search found none. Shape [runs]."""
+        """Trials until the first success, infinite for searches without one. Shape [runs]."""
         return numpy.array([self.trials_of(run) or math.inf for run in self.runs])
 
     @cached_property

@@ -49,7 +49,7 @@ class TableStep:
 
     @property
     def operator(self) -> PGraph | None:
-        """The complete operator if the step is a Finalize, else None."""
+        """The operator that the step completes if it is a Finalize, else None."""
         return None if self.entry is None else self.entry.operator
 
     def look(self) -> TableStep:

@@ -243,7 +243,7 @@ class Part(Progress):
 
     @property
     def valid_rate(self) -> None:
-        """None: there is no share of valid results."""
+        """None, since the results of a benchmark's part are not valid or invalid."""
         return None
 
 

@@ -40,7 +40,7 @@ from syno.train.metric import OF_ORIGINAL
 
 @dataclass(frozen=True)
 class Code:
-    """A highlighted text about an operator, or the reason why there is none."""
+    """A highlighted text (source code or loops) of an operator, or the reason why there is none."""
 
     title: str
     html: Markup

@@ -101,7 +101,7 @@ def _shift(move: Move, name: str) -> str:
 
 
 def _windows(heads: Sequence[Move], names: Sequence[str]) -> str:
-    """Return a phrase for windows along several axes at once."""
+    """Return a phrase for the windows along several axes together, such as "reads 3 x 3 positions"."""
     shared = [
         name for move in heads for name in move.reductions if any(name in other.reductions for other in heads if other != move)
     ]

@@ -177,11 +177,11 @@ class JobResources:
         return self._cores if self._local_device(wildcards) == "cpu" else max(least, self._cores_of_a_gpu)
 
     def device(self, wildcards: Any) -> str:
-        """Return the device of a measurement."""
+        """Return the device of a measurement job, from its wildcards."""
         return device_named(self._experiments[wildcards.folder], wildcards.device)
 
     def compiler(self, wildcards: Any) -> str:
-        """Return the compiler of a measurement."""
+        """Return the compiler of a measurement job, from its wildcards."""
         return compiler_in_files(self._experiments[wildcards.folder], wildcards.compiler)
 
     def _local_device(self, wildcards: Any) -> str:
@@ -221,7 +221,7 @@ class JobResources:
 
 
 def resource_name(*parts: str) -> str:
-    """Return a name that Snakemake accepts for a resource."""
+    """Return the parts joined to a name that Snakemake accepts for a resource."""
     return "_".join(re.sub(r"[^0-9A-Za-z]", "_", part) for part in parts)
 
 
