@@ -122,7 +122,7 @@ class Size:
 
     @cached_property
     def trait(self) -> Trait:
-        """How this size may be used."""
+        """The trait of this size, which says how it may be used."""
         primary = [e for v, e in self.exponents if v.kind is VariableKind.PRIMARY]
         coefficient = [e for v, e in self.exponents if v.kind is VariableKind.COEFFICIENT]
         if any(e < 0 for e in primary):

@@ -17,7 +17,7 @@ from syno.algebra.size import ONE, Size
 
 @dataclass(frozen=True, slots=True)
 class Iterator:
-    """A loop variable with values in [0, extent)."""
+    """An atom: a loop variable with values in [0, extent)."""
 
     name: str
     extent: Size
@@ -25,7 +25,7 @@ class Iterator:
 
 @dataclass(frozen=True, slots=True)
 class Quotient:
-    """`numerator // divisor`, rounded down."""
+    """An atom: `numerator // divisor`, rounded down."""
 
     numerator: Terms
     divisor: Size
@@ -33,7 +33,7 @@ class Quotient:
 
 @dataclass(frozen=True, slots=True)
 class Remainder:
-    """`numerator % divisor`, in [0, divisor)."""
+    """An atom: `numerator % divisor`, in [0, divisor)."""
 
     numerator: Terms
     divisor: Size
@@ -52,7 +52,7 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """`size // 2`: a constant that is not a monomial."""
+    """An atom: `size // 2`, a constant that is not a monomial."""
 
     size: Size
 

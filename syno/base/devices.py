@@ -38,7 +38,7 @@ class Gpu:
 
     Attributes:
         name: the GPU's name in CUDA_VISIBLE_DEVICES: its UUID, or its number if the driver doesn't tell the UUID.
-        model: such as "NVIDIA A100-SXM4-80GB"; "" if it is unknown.
+        model: the GPU's model, such as "NVIDIA A100-SXM4-80GB"; "" if it is unknown.
         parts: names of the MIG instances, if the GPU is divided.
     """
 

@@ -57,7 +57,7 @@ class WrongOutputError(SynoError, RuntimeError):
 
 
 class NotCompiledError(SynoError, RuntimeError):
-    """A compiler that did not compile all code, so that the latency would not be that of compiled code."""
+    """A compiler that did not compile all code, so that a latency would include uncompiled code."""
 
 
 class MachineError(SynoError, RuntimeError):

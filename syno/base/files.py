@@ -93,7 +93,7 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
     are not touched.
 
     Args:
-        folder: its parent is made if it does not exist.
+        folder: the folder; its parent is made if it does not exist.
 
     Raises SpecError if the folder cannot be written.
     """
@@ -172,7 +172,7 @@ def _is_running(process: int) -> bool:
 
 
 def is_file(path: Path) -> bool:
-    """Return whether the file exists; False for a path that the system refuses, such as one that is too long."""
+    """Return whether the file exists; False for a path that the system refuses, such as a path that is too long."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -180,7 +180,7 @@ def is_file(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether the folder exists; False for a path that the system refuses, such as one that is too long."""
+    """Return whether the folder exists; False for a path that the system refuses, such as a path that is too long."""
     try:
         return path.is_dir()
     except (OSError, ValueError):

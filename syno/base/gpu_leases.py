@@ -160,7 +160,7 @@ class Lease:
 
     Attributes:
         gpu: the GPU.
-        descriptor: of the locked file.
+        descriptor: file descriptor of the locked file.
     """
 
     gpu: Gpu

@@ -44,8 +44,8 @@ class After(Section):
     source: Path
     """the other experiment, by its name in this file or its folder of results"""
     operator: str | None = None
-    """the operator, by its name or key; null: the one with the best mean score, among those nearest to the goal if there is
-    one
+    """the operator, by its name or key; null: the operator with the best mean score; with a goal, among the operators
+    nearest to it
     """
 
     @model_validator(mode="before")

@@ -96,7 +96,7 @@ def _is_stored_in(url: str, folder: Path) -> bool:
 
 
 class Experiment(AnyExperiment):
-    """A search for operators, with the training and measurement of the selected ones. `Experiment.load` reads a YAML file."""
+    """A search for operators, with training and measurement of the selected operators. `Experiment.load` reads a YAML file."""
 
     spec: str | Settings = {}
     """a preset, a spec file, or options; with `preset`, options that override the preset's"""
@@ -222,7 +222,7 @@ class Experiment(AnyExperiment):
 
     @property
     def searches(self) -> bool:
-        """Whether there is a search. Otherwise operators are given by name, or taken from another experiment."""
+        """Whether the experiment searches. Otherwise operators are named, or taken from another experiment."""
         return self._origin is None
 
     @property
@@ -464,7 +464,7 @@ def _check_selection(experiment: Experiment) -> None:
 
 
 def _check_begins_with_rivals(experiment: Experiment) -> None:
-    """Raise SpecError if the search should start with rivals, but none is trained with its recipe."""
+    """Raise SpecError if the search should start with rivals, but no rival is trained with the search's recipe."""
     option = f"reward: {GainReward.name}" if experiment.needs_front else "warm_start: known"
     if experiment.evaluation != "training" or not experiment.rival_names:
         raise SpecError(

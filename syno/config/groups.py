@@ -38,7 +38,7 @@ class OperatorChoice(Section):
     if no other layer reads them
     """
     rename: Mapping[str, str] = {}
-    """renaming of its variables to those of the spec, as in {k: k_1}"""
+    """new names for the operator's variables, which are those of the spec, as in {k: k_1}"""
 
     @model_validator(mode="before")
     @classmethod

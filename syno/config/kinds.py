@@ -115,7 +115,7 @@ class AnyExperiment(Section):
         return fields
 
     def check_beside(self, others: Sequence[AnyExperiment]) -> None:
-        """Raise SpecError if the experiment contradicts the others in the same file (which include itself)."""
+        """Raise SpecError if the experiment contradicts one of the experiments in the same file (which include itself)."""
 
     def use_code(self) -> Self:
         """Import the code that the experiment names, and validate the settings for it. Returns the experiment.
@@ -154,12 +154,12 @@ class AnyExperiment(Section):
 
     @property
     def goes_first(self) -> tuple[Path, ...]:
-        """Folders of results of the experiments that change this one's network (`after`), and so run first."""
+        """Folders of results of the experiments that change this experiment's network (`after`), and so run first."""
         return ()
 
     @property
     def sources(self) -> tuple[Path, ...]:
-        """Folders of results of the experiments whose operators or tables this one uses."""
+        """Folders of results of the experiments whose operators or tables this experiment uses."""
         return ()
 
     @property
@@ -169,7 +169,7 @@ class AnyExperiment(Section):
 
     @property
     def searches(self) -> bool:
-        """Whether there is a search."""
+        """Whether the experiment searches for operators."""
         return False
 
     @property

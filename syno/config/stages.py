@@ -90,9 +90,9 @@ class SelectSettings(Section):
     count: Annotated[int, Field(ge=1)] = 3
     """largest number of selected operators"""
     least_accuracy: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """least accuracy in the search"""
+    """least accuracy of a selected operator in the search"""
     most_loss: Annotated[float, Field(gt=0)] | None = None
-    """largest loss in the search, in nats per token, for networks for text"""
+    """largest loss of a selected operator in the search, in nats per token, for networks for text"""
     source: Path | None = None
     """instead of a search: another experiment whose operators are used, by its name in this file or its folder of results"""
     within: Annotated[float, Field(ge=0)] | None = None
@@ -167,8 +167,8 @@ class RivalSettings(Section):
     narrowing: bool = True
     """whether to train networks with equally few channels from newly initialized weights"""
     operators: tuple[OperatorChoice, ...] | Literal["auto"] = "auto"
-    """known efficient layers that replace the network's, as in [separable, grouped_4]; auto: separable ones, grouped and
-    low-rank ones with the number of groups or the rank that would give the goal's speedup, and shifts. A layer that does not
+    """known efficient layers that replace the network's, as in [separable, grouped_4]; auto: separable layers, grouped and
+    low-rank layers with the number of groups or the rank that would give the goal's speedup, and shifts. A layer that does not
     fit becomes a row with the reason
     """
     int8: bool | Literal["all"] = True
@@ -180,7 +180,7 @@ class RivalSettings(Section):
     TorchInductor; auto: on a GPU, since most CPUs have no instructions for it
     """
     learning_rate: Annotated[float, Field(gt=0)] = 0.5
-    """factor of the learning rate in the training after pruning, which starts from trained weights"""
+    """factor on the learning rate in the training after pruning, which starts from trained weights"""
 
     def number_formats(self, device: str) -> dict[str, Literal["rivals", "all"]]:
         """Return the number formats of lower precision, each with the networks that are tested in it.
@@ -248,7 +248,7 @@ class MixtureSettings(Section):
     channels in the original
     """
     margins: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = (1.03, 1.3)
-    """speeds for which mixtures are chosen, as factors of the goal's speedup; with `find: fastest`, higher ones follow"""
+    """speeds for which mixtures are chosen, as factors of the goal's speedup; with `find: fastest`, higher speeds follow"""
     keep: tuple[str, ...] = ()
     """layers that keep their original operator in all mixtures, by names or patterns, as in [blocks.0.*]"""
     fix: Mapping[str, str] = {}
@@ -298,9 +298,9 @@ class DeviceChoice(Section):
     """A device on which latencies are measured, with its options. Plain text stands for its name."""
 
     device: str
-    """its name: cpu, cuda, one of several GPUs such as cuda:1, or the name of a remote device"""
+    """name of the device: cpu, cuda, one of several GPUs such as cuda:1, or the name of a remote device"""
     optional: bool = False
-    """whether to skip its measurements if it is missing when the experiment first runs; otherwise that is an error"""
+    """whether to skip the device's measurements if it is missing when the experiment first runs; otherwise that is an error"""
 
 
 class TuneSettings(Section):
@@ -319,8 +319,8 @@ class TuneSettings(Section):
     remote_devices: Mapping[str, RemoteDevice] = {}
     """remote devices by name: reached by TVM's RPC, or machines reached by ssh"""
     stands_for: Mapping[str, str] = {}
-    """names under which joined results compare devices and compilers with published ones, as in {cuda: A100, jetson-gpu: Jetson
-    Orin Nano GPU}; several devices may share a board
+    """names under which joined results compare devices and compilers with published results, as in {cuda: A100, jetson-gpu:
+    Jetson Orin Nano GPU}; several devices may share a board
     """
     baselines: bool = True
     """whether the baselines are measured as well"""
@@ -475,7 +475,7 @@ class TuneSettings(Section):
 
     @property
     def all_compilers(self) -> tuple[str, ...]:
-        """All compilers; those that only measure the original network come last."""
+        """All compilers; compilers that only measure the original network come last."""
         return tuple(dict.fromkeys((*self.compilers, *self.original_compilers)))
 
     def _pairs(self, compilers: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

@@ -46,7 +46,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return a public name. All are imported on the first access, so that `syno.data.settings` needs no torch."""
+    """Return the object of a public name. All are imported on first access, so that `syno.data.settings` needs no torch."""
     if name not in _HOME:
         raise AttributeError(f"module 'syno.data' has no attribute {name!r}; it has: {', '.join(__all__)}")
     public_names = {public: getattr(import_module(f"syno.data.{module}"), public) for public, module in _HOME.items()}

@@ -170,7 +170,7 @@ class _Reader(ABC):
     def _read(self, file: str) -> NDArray[Any]: ...
 
     def read(self, file: str) -> NDArray[Any]:
-        """Read a sample. Raises _UnreadableError if the file has none, DataError if its shape differs from the first one's."""
+        """Read a sample. Raises _UnreadableError if the file has none, DataError if its shape is not the first sample's."""
         sample = self._read(file)
         self.first = self.first or (file, sample.shape)
         if sample.shape != self.first[1]:

@@ -177,7 +177,7 @@ def read_picture(file: str) -> Any:
 
 
 def decode_picture(file: str) -> Any:
-    """Return a Pillow image in RGB. Raises any exception for a damaged file, ValueError for one that is too large."""
+    """Return a Pillow image in RGB. Raises any exception for a damaged picture, ValueError for a picture that is too large."""
     from PIL import Image
 
     with warnings.catch_warnings():
@@ -292,7 +292,7 @@ class _FolderSamples(Dataset):  # type: ignore[misc]  # mypy does not look into 
 
 
 def _together(samples: Sequence[Sample]) -> Pair | DataError:
-    """Collate samples into one batch; return the first error among them instead, if any."""
+    """Collate samples into one batch. If errors are among them, return the first error instead."""
     made = []
     for sample in samples:
         if isinstance(sample, DataError):

@@ -68,7 +68,7 @@ class PictureFiles:
         name: a label.
         train, test: folders of pictures, or beton files.
         train_count, test_count, classes: numbers of pictures and classes.
-        hash: of the bytes of beton files; of the file names and sizes of folders.
+        hash: hash of the bytes of beton files, or of the file names and sizes of folders.
         settings: settings of reading and augmentation.
     """
 

@@ -116,7 +116,7 @@ def moved(tensor: torch.Tensor, device: Any) -> torch.Tensor:
 
 
 def sequences(tokens: Tokens, chosen: NDArray[np.int64], length: int) -> torch.Tensor:
-    """Return the sequences with these indices, each with the token after it: int64 [len(chosen), length + 1]."""
+    """Return the sequences with the indices `chosen`, each with the token after it: int64 [len(chosen), length + 1]."""
     places = chosen[:, None] * length + np.arange(length + 1)
     return torch.from_numpy(tokens[places].astype(np.int64))
 
@@ -150,7 +150,7 @@ def write_tokens(file: Path, header: TokenHeader, parts: Iterable[Tokens]) -> To
     """Write a token file, atomically, and return its header.
 
     Args:
-        file: its path.
+        file: path of the token file.
         header: the header without `count` and `hash`, which are computed here.
         parts: the tokens, in parts of any length.
 

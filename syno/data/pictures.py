@@ -156,7 +156,7 @@ class DataSet:
         train_labels, test_labels: int64, in range(classes): [n], or `[n, *positions]` with a class for each position, as
             [n, height, width] for pictures whose pixels are classified.
         classes: number of classes.
-        hash: of the shapes and bytes of all tensors; computed if it isn't given.
+        hash: hash of the shapes and bytes of all tensors; computed if it isn't given.
         augmentation: changes batches of pictures for training; only for pictures with one label each.
         ignore_index: label of positions or samples that count neither in the loss nor in the accuracy, outside of
             range(classes), such as 255; None if there is none.

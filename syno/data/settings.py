@@ -48,7 +48,7 @@ class DataSettings(Settings):
 
     @classmethod
     def of(cls, **settings: Any) -> Self:
-        """Return the settings. SpecError says which are invalid, and what is allowed."""
+        """Return the settings with these values. SpecError says which are invalid, and what is allowed."""
         try:
             return cls(**settings)
         except ValidationError as error:
@@ -73,7 +73,7 @@ class GlyphSettings(DataSettings):
     cells: Annotated[int, Field(ge=3)] = 4
     """side of a glyph, in cells"""
     noise: Annotated[float, Field(ge=0)] = 0.5
-    """standard deviation of the noise; a glyph stands out by 1 to 2"""
+    """standard deviation of the noise; the contrast of a glyph is 1 to 2"""
     seed: Count = 0
     """seed of the glyphs and of the pictures"""
 
@@ -160,7 +160,7 @@ class FolderSettings(PictureSettings):
     test: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """share of each class that is drawn for testing, if there are no folders train and val"""
     seed: Count = 0
-    """seed of this draw"""
+    """seed of the random choice of test samples"""
     size: Positive | tuple[Positive, Positive] | None = None
     """for pictures: side, or height and width, in pixels, to which the central crop is resized; null: all pictures have the
     same size
@@ -168,7 +168,7 @@ class FolderSettings(PictureSettings):
     grey: bool = False
     """for pictures: whether to convert them to one grey channel"""
     seconds: Annotated[float, Field(gt=0)] | None = None
-    """for sounds: length in seconds, to which longer ones are cut and shorter ones are padded with silence; null: all sounds
+    """for sounds: length in seconds, to which longer sounds are cut, and shorter sounds padded with silence; null: all sounds
     have the same length
     """
     recipe: str = "none"

@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 
 def coordinates(dims: Iterable[Dim], start: Mapping[Dim, Any], arithmetic: Arithmetic) -> dict[Dim, Any]:
-    """Return the coordinates of `dims`, and of all dims between them and those in `start`.
+    """Return the coordinates of `dims`, and of all dims between `dims` and the dims in `start`.
 
     Args:
         dims: the dims to reach, usually those of the tensors.

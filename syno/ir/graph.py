@@ -125,7 +125,7 @@ class PGraph:
         return VariableTable(used, {name: value for name, value in self.defaults.items() if name in names})
 
     def valuation(self, values: Mapping[str, int] | None = None, **more: int) -> Valuation:
-        """Return values for all variables: `values` and `more`, else the defaults.
+        """Return values for all variables: those in `values` and `more`, else the defaults.
 
         Raises:
             ValuationError: a variable is missing or unknown.

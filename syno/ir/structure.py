@@ -122,7 +122,7 @@ def check(
 
     Args:
         operations: every operation below the tensors' dims, Reduces included.
-        output, input, weights, expansions: as in a pGraph.
+        output, input, weights, expansions: dims of the tensors, as in a pGraph.
 
     Raises GraphError for the first broken rule; it is the same rule in every process.
     """

@@ -284,7 +284,7 @@ def parse_stored(text: str, source: str = "operator text", name: str | None = No
 
 
 def with_checksum(text: str) -> str:
-    """Return the text with its checksum as a last line, which `parse` reads as a comment."""
+    """Return the text with its checksum as a last line, which is a comment for `parse`."""
     return f"{text}{MARK}{checksum(text.encode())}\n"
 
 

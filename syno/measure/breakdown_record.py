@@ -1,4 +1,4 @@
-"""The breakdown of a network's time: the replaced layers, as they are and with an operator, and the rest of the network."""
+"""The breakdown of a network's time: the replaced layers, original and with an operator, and the rest of the network."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def stage_shares(layer: torch.nn.Module, inputs: Inputs, settings: LatencySettin
 
 
 def _parts(statements: Sequence[ast.stmt], shares: Sequence[float], *, is_pooled: bool) -> tuple[StageTime, ...]:
-    """Return the parts of a layer from the shares of its statements; the last share is that of the code around them."""
+    """Return the parts of a layer's time from the shares of its statements; the last share is that of the code around."""
     parts = [(_name(statement), ast.unparse(statement), share) for statement, share in zip(statements, shares, strict=False)]
     around = (POOLING if is_pooled else OTHER, "", shares[-1])
     shown = [part for part in (around, *parts) if part[2] >= LEAST_SHARE and part[0] != OTHER]
@@ -156,8 +156,8 @@ class BreakdownRecord(MeasurementRecord):
     Attributes:
         speedup: the times of each size of the replaced layers, original and operator measured in turns, and the time of the
             rest of the network; or the reason why they are not known.
-        stages: for each size, the shares of the operator's statements in its time. Empty for compilers that fuse them, and for
-            module baselines.
+        stages: for each size, the shares of the operator's statements in the layer's time. Empty for compilers that fuse them,
+            and for module baselines.
         date: the time of its creation, UTC.
     """
 
@@ -180,7 +180,7 @@ class BreakdownRecord(MeasurementRecord):
 
     @property
     def measured(self) -> tuple[MeasuredSubject, ...]:
-        """The original network with the settings."""
+        """The measured subject: the original network, with the settings of the measurement."""
         return self.speedup.measured
 
     @property
@@ -189,7 +189,7 @@ class BreakdownRecord(MeasurementRecord):
         return self.speedup.ratio is None
 
     def lines(self, place: str) -> Iterator[Line]:
-        """Yield a line for each size of the layers, with the shares of the operator's statements, and one for the rest."""
+        """Yield a line for each size of the layers, with the shares of the operator's statements, and a line for the rest."""
         found, here = self.speedup, f"{self.name}, {place}"
         if self.has_failed:
             yield Line(f"{here}: {found.status}: {found.reason}", is_problem=True)

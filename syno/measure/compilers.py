@@ -107,7 +107,7 @@ class Compiler:
             self.installed()
 
     def check_gpu(self, device: str) -> None:
-        """Raise SpecError if the device is a GPU with a number, such as "cuda:1", and the compiler uses only the first."""
+        """Raise SpecError if the device is a GPU with a number, such as "cuda:1", and the compiler uses only the first GPU."""
         if self.first_gpu_only and ":" in device:
             raise SpecError(
                 f'the compiler "{self.name}" tunes on the first GPU that it sees, not on "{device}": take the device cuda, and '
@@ -175,7 +175,7 @@ def reaches(compiler: str, device: RemoteDevice | None) -> bool:
 
 
 def as_reached(compiler: str, device: RemoteDevice | None) -> RemoteDevice | None:
-    """Return the connection by which the compiler uses a device: TVM's RPC if an ssh machine also has that, else the device."""
+    """Return the connection by which a compiler reaches a device: for TVM, an ssh machine's RPC if it has that."""
     if isinstance(device, SshSettings) and device.tvm is not None and compiler_facts(compiler).remote is not None:
         return device.tvm
     return device
@@ -212,7 +212,7 @@ def cpp_version() -> dict[str, str]:
 @COMPILERS.register("eager")
 @Compiler
 def eager(job: Job) -> Compiled:
-    """Return the module, prepared for inference: PyTorch's own kernels, one after another."""
+    """Return the job's module, prepared for inference. It runs PyTorch's own kernels, one after another."""
     from syno.model.prepared_weights import prepare_for_inference
 
     return prepare_for_inference(job.module)  # type: ignore[no-any-return]

@@ -42,7 +42,7 @@ def frozen(module: nn.Module, example: Inputs, **options: Any) -> Callable[..., 
     with groups keep their own layout on a GPU: Inductor's choice, channels-last for all convolutions, is slow with these.
 
     Args:
-        module: in evaluation mode.
+        module: the module, in evaluation mode.
         example: an input of the module.
         options: arguments of `torch.compile`.
 

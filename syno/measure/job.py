@@ -54,14 +54,14 @@ class Job:
     """One module to compile.
 
     Attributes:
-        module: in evaluation mode, on `device`.
+        module: the module, in evaluation mode, on `device`.
         example: one input, on `device`.
         make_inputs: returns another input.
         device: "cpu", "cuda" or "cuda:1"; or the name of a remote device, where module and example are on the CPU.
         settings: how the compiled module will be measured.
         check: compares outputs of the compiled module with the reference.
         name: a file name for the module; different modules have different names.
-        folder: for files that a later run may reuse.
+        folder: folder for files that a later run may reuse.
         options: the compiler's own settings, an instance of `Compiler.settings`; None if it has none.
         began: `time.monotonic()` at the start of the measuring process.
         time_limit_s: seconds after which the process is stopped.

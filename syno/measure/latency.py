@@ -165,7 +165,7 @@ def bytes_of(value: Any) -> int:
 
 @contextmanager
 def pinned(settings: LatencySettings) -> Iterator[None]:
-    """Set torch's threads and rounding to those of the settings within the context."""
+    """Set torch's number of threads and its TF32 rounding as the settings say, within the context."""
     threads, convolutions = torch.get_num_threads(), torch.backends.cudnn.allow_tf32
     products = torch.get_float32_matmul_precision()
     torch.set_num_threads(settings.threads)

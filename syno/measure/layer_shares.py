@@ -31,7 +31,7 @@ def layer_shares(model: nn.Module, example: Inputs) -> dict[str, float]:
     and submodules that TorchScript compiled are parts of their layer; a layer that TorchScript compiled has no time of its own.
 
     Args:
-        model: on the device of the example; it is left as it was.
+        model: the network, on the device of the example; it is not changed.
         example: a batch of its inputs.
 
     Returns shares by the modules' names; they add up to 1.

@@ -33,7 +33,7 @@ class MeasuredLayer(BaseModel):
 
     @property
     def title(self) -> str:
-        """The layer's name in tables: its size in a network whose layers a publication numbers, else its name there."""
+        """The layer's name in tables: by its size in a network whose layers the paper numbers, else its name in the network."""
         load_extensions()
         subject = self.record.subject
         network = (subject.model, subject.width, subject.image_shape[1:]) if isinstance(subject, NetworkSubject) else None
@@ -106,7 +106,7 @@ def misfit_record(subject: AnyNetwork, reason: str, compiler: str, device: Devic
 
 
 def numbered(layer: str) -> str:
-    """Return the name of a layer with its number in a publication before it, if it has one."""
+    """Return the name of a layer, preceded by its number in the paper, if it has one."""
     load_extensions()
     number = next((numbers[layer] for numbers in NUMBERED_LAYERS.values() if layer in numbers), "")
     return f"{number} {layer}".lstrip()

@@ -39,8 +39,8 @@ class Peak:
     """The peak performance of a device: highest measured arithmetic speed and bandwidth. A multiply-add is one FLOP.
 
     Attributes:
-        flops_per_second: of the fastest matrix product or convolution.
-        bytes_per_second: of the fastest read or copy, in any cache.
+        flops_per_second: multiply-adds per second of the fastest matrix product or convolution.
+        bytes_per_second: bandwidth of the fastest read or copy, in any cache.
         bandwidths: (working set in bytes, bytes per second) of reads and copies, since caches are faster than memory.
     """
 

@@ -205,7 +205,7 @@ class MeasuringProcess:
         self.close()
 
     def close(self) -> None:
-        """End the process. The next request starts another one."""
+        """End the measuring process. The next request starts a new process."""
         if self._local is not None:
             self._local.close()
         self._local, self._is_used = None, False

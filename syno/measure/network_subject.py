@@ -57,7 +57,7 @@ class BackboneSubject(Subject):
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the subject's fields without optional ones that are not set; names of records are hashes of them."""
+        """Return the subject's fields without optional fields that are not set, since names of records are hashes of them."""
         return without_nothing(self, write(self))
 
     @property
@@ -273,7 +273,7 @@ class NetworkWithInputs(BackboneSubject):
 
     Attributes:
         inputs: description of its inputs.
-        memory_format: of inputs with four axes, and of the weights of the network's own convolutions.
+        memory_format: memory format of inputs with four axes, and of the weights of the network's own convolutions.
     """
 
     kind: Literal["network_with_inputs"] = "network_with_inputs"

@@ -108,7 +108,7 @@ def onnx_model(
 
     Args:
         program: the program.
-        subject: its name in the message of an error.
+        subject: the program's name in error messages.
         dynamic_shapes: names of axes of any length, by input; None: lengths are those of the program.
         is_single: whether a single input is "x"; otherwise inputs have their names in the network.
 

@@ -212,7 +212,7 @@ class Connection(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End the process."""
+        """End the measuring process and the connection."""
 
     def send(self, text: str) -> None:
         """Send a line. If the process has ended, this does nothing, and reading notices it."""

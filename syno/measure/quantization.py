@@ -44,7 +44,7 @@ def quantized(module: nn.Module, inputs: Sequence[tuple[torch.Tensor, ...]]) -> 
     convolutions have constant weights to quantize.
 
     Args:
-        module: in evaluation mode; it is not changed.
+        module: the module, in evaluation mode; it is not changed.
         inputs: calibration inputs. The result takes inputs of the first one's shape.
 
     Raises LoweringError if the module has no layer to quantize.

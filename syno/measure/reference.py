@@ -26,7 +26,7 @@ class Material:
     """A module with its inputs and its reference, to be compiled, checked and measured.
 
     Attributes:
-        module: in evaluation mode, on the device.
+        module: the module, in evaluation mode, on the device.
         shape: shape of an input, with the batch.
         generator: random generator of the inputs, on the device.
         reference: computes the exact output, on the host and in double precision; takes inputs of any dtype and device.
@@ -175,7 +175,7 @@ def vary_constants(network: nn.Module, example: Any, seed: int) -> None:
     input for the example, so that all branches of a network have about the same magnitude.
 
     Args:
-        network: in evaluation mode.
+        network: the network, in evaluation mode.
         example: inputs of random values.
         seed: seed of the random values.
     """

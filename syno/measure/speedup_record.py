@@ -60,7 +60,7 @@ class LayerSpeedup(BaseModel):
     """The times of one size of the replaced layers.
 
     Attributes:
-        name: after its sizes, as in the paper: "conv_io64".
+        name: the layer's name by its sizes, as in the paper: "conv_io64".
         count: the number of replaced layers of this size.
         original_ms: milliseconds of one call of the original layer.
         latency_ms: milliseconds of one call of the operator in its place.
@@ -167,7 +167,7 @@ class SpeedupRecord(Record):
 
     @property
     def measured(self) -> tuple[MeasuredSubject, ...]:
-        """The original network with the settings."""
+        """The measured subject: the original network, with the settings of the measurement."""
         found = self.conditions
         return (MeasuredSubject(found.network, found.settings, found.compiler),)
 

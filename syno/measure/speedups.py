@@ -65,7 +65,7 @@ class SpeedupStore:
     def read(
         self, conditions: Conditions, time_limit_s: float | None = None, memory_limit_mib: float | None = None
     ) -> SpeedupRecord | None:
-        """Return the record of the measurement under these conditions; None if there is none that is valid.
+        """Return the record of the measurement under these conditions; None if there is no valid record.
 
         A record is invalid if it is damaged, if it has other conditions than its file's name says, or if it ended by a time or
         memory limit that was smaller than the present one.
@@ -207,7 +207,7 @@ class Speedups:
         self.close()
 
     def close(self) -> None:
-        """End the process that measures, if one was started. The next measurement starts another one."""
+        """End the measuring process, if there is one. The next measurement starts a new process."""
         self._process.close()
 
     def of(self, operator: AnyOperator, progress: Tell = lambda _: None, repeat: int = 0) -> SpeedupRecord:

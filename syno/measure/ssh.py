@@ -212,7 +212,7 @@ class RemoteProcess:
 
     Args:
         name: the name of the device, for messages.
-        device: its settings.
+        device: the settings of the device.
     """
 
     def __init__(self, name: str, device: SshSettings) -> None:

@@ -85,7 +85,7 @@ def _written(tensor: torch.Tensor) -> str:
 
 
 class GivenInputs(BaseModel):
-    """The inputs of a network with several, as data from which another process makes them.
+    """The inputs of a network with several inputs, as data from which another process makes them.
 
     Attributes:
         structure: the nesting of tuples, lists and dicts, as a serialized PyTorch pytree structure.
@@ -152,7 +152,7 @@ class Subject(BaseModel, ABC):
 
     @abstractmethod
     def make(self, device: str, batch: int) -> Material:
-        """Return its module with reproducible float32 weights, for a batch size on a device."""
+        """Return the subject's module with reproducible float32 weights, for a batch size on a device."""
 
     def version_of_code(self, compiler: str = "") -> dict[str, str]:
         """Return a checksum of the user's code that the module and the compiler run, as a version; {} if there is none.
@@ -291,7 +291,7 @@ class ModelSubject(Subject):
 
     Attributes:
         factory: `package.module:function`, a function that returns an `nn.Module`.
-        arguments: its arguments, by name.
+        arguments: the factory's arguments, by name.
         input_shape: shape of one sample, without the batch.
         symbols: the vocabulary size, for models that take token ids; None for models that take real numbers.
     """

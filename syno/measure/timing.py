@@ -164,7 +164,7 @@ def _between(least: int, wanted: float, most: int) -> int:
 
 
 def stopwatch_of(device: str) -> Stopwatch:
-    """Return the stopwatch for work on `device`: CUDA events for "cuda", the wall clock of this process for others."""
+    """Return the stopwatch for work on `device`: CUDA events for "cuda", the wall clock of this process for other devices."""
     return _time_events if device.startswith("cuda") else _time_clock
 
 

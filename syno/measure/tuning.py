@@ -59,7 +59,7 @@ def tune(
         time_limit_s: seconds for everything, from the start of the process.
         memory_limit_mib: limit on the memory of the process and its descendants, and on the memory that it allocates on a GPU,
             in MiB; None: no limit.
-        folder: for TVM's trials, so that the next run need not measure them again; None: they are not kept.
+        folder: folder for TVM's trials, so that the next run need not measure them again; None: they are not kept.
         remote: the settings of a remote `device`; None for a device of this machine. For ssh, the compiler runs on the other
             machine, which keeps TVM's trials; if the connection is lost, the measurement starts anew.
         progress: callback with the findings so far, several times a second.

@@ -107,7 +107,7 @@ def take_turns(evaluates: Sequence[Evaluate], settings: LatencySettings, combine
 
     Args:
         evaluates: a timing function for each call.
-        settings: as for `in_turns`.
+        settings: numbers of rounds and times, as for `in_turns`.
         combined: computes the times for the statistics from the times of a round, such as sums over layers. `Turns.rounds`
             are the measured times.
     """

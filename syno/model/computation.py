@@ -156,7 +156,7 @@ def padded(x: torch.Tensor, ends: Sequence[Sequence[int]], mode: str) -> torch.T
     Args:
         x: the tensor.
         ends: numbers of positions added ahead of and behind each of these axes.
-        mode: as in `syno.model.geometry.Padding`.
+        mode: the kind of padding, as in `syno.model.geometry.Padding`.
     """
     lengths = [length for pair in reversed(ends) for length in pair]
     return functional.pad(x, lengths) if mode in ("zeros", "ceil") else functional.pad(x, lengths, mode=mode)

@@ -114,7 +114,7 @@ def check_same_modules(original: nn.Module, network: nn.Module, inputs: Inputs, 
 
 
 def _longest_batch(model: nn.Module, inputs: Inputs, chosen: Inputs, longest: _Path) -> Inputs:
-    """Return the inputs if they run the longest path as one batch, else a batch of the samples `chosen` that run it."""
+    """Return the inputs if they run the longest path as one batch, else a batch of the samples `chosen`, which run it."""
     whole = len_of_batch(inputs)
     for tried in (inputs, of_batch(chosen, whole)):
         try:

@@ -21,11 +21,11 @@ class Layer:
     """A convolution, transposed convolution or linear layer that can be replaced.
 
     Attributes:
-        name: its name in the network, as `get_submodule` takes it.
+        name: the layer's name in the network, as `get_submodule` takes it.
         module: the layer.
         own_input, own_output: shapes of its input and output in the network.
         padding: the padding of a convolution if it differs from its attribute `padding`.
-        aliases: its other names in the network.
+        aliases: the layer's other names in the network.
         memory_format: the memory format that the layer's output must have for the network to run (`view` needs one); None: any.
         read: the names of its attributes that the network reads, such as `stride`.
     """
@@ -157,8 +157,9 @@ class Layer:
 
     @property
     def values_with_stride(self) -> Mapping[str, int]:
-        """The values of the variables of a strided operator in place of the layer: `values`, `stride`, and lengths at its
-        input.
+        """The values of the variables of a strided operator in place of the layer, including `stride`.
+
+        Of the lengths of its input and its output, H (or L, W, D) is the shorter one.
         """
         few = {name: self.values[name] // stride for name, stride in zip(self.lengths, self.strides, strict=True)}
         return MappingProxyType({**self.values, **(few if self.is_transposed else {}), STRIDE: self.stride})

@@ -87,7 +87,7 @@ class Padded(nn.Module):  # type: ignore[misc]
 
     Args:
         layer: the convolution.
-        padding: its padding.
+        padding: the convolution's padding.
     """
 
     def __init__(self, layer: nn.Module, padding: Padding) -> None:
@@ -188,7 +188,7 @@ class Placement:
 
     Attributes:
         network: the original network; it is not changed.
-        example: its inputs.
+        example: inputs of the network.
         layers: the layers to replace; for a mixture, all replaceable layers, or None to find them.
         takes_all: whether it is an error if the replacement leaves a layer as it is.
     """

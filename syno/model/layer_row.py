@@ -39,7 +39,7 @@ def as_table(rows: Sequence[LayerRow], total_flops: float, times: Mapping[str, f
     """Return the rows of a printed table; layers that differ only in their name share a row.
 
     Args:
-        rows: as `layer_rows` returns them.
+        rows: the rows that `layer_rows` returns.
         total_flops: multiply-adds of the network for one sample.
         times: share of the network's time of each layer that is called, by name; None if it was not measured.
     """

@@ -98,9 +98,9 @@ def build(
             pass unchanged from the input to the output, such as the batch: the module then takes any length.
         mode: "fused": with PyTorch's convolutions and matrix products; or "literal": one statement per primitive.
         plan: the order of contractions; None: the one with the fewest FLOPs.
-        seed: of the initial weights; None: the global random state.
+        seed: seed of the initial weights; None: the global random state.
         init: "fan_in" keeps the variance of the input; "paper" is the published system's truncated normal of 0.1.
-        device, dtype: of the weights.
+        device, dtype: device and dtype of the weights.
 
     Raises:
         ValuationError, SizeError: a value is missing or does not divide.

@@ -48,10 +48,10 @@ class Sequence1(nn.Module):  # type: ignore[misc]  # mypy does not look into tor
 
 
 class Sequence2(nn.Module):  # type: ignore[misc]
-    """Unroll, group, interchange: a convolution to 16 channels, and one of 2 groups to the other output channels.
+    """Unroll, group, interchange: a convolution to 16 channels, and a convolution of 2 groups to the other output channels.
 
-    The grouped one does not read the first 16 input channels. Together they have 16*C_in + (C_out - 16)*(C_in - 16)/2 of the
-    C_in*C_out multiply-adds and weights of a convolution.
+    The grouped convolution does not read the first 16 input channels. Together they have 16*C_in + (C_out - 16)*(C_in - 16)/2
+    of the C_in*C_out multiply-adds and weights of a convolution.
 
     Raises SizeError if there are no other channels, or they do not divide into 2 groups.
     """

@@ -95,7 +95,7 @@ class Network:
         name: name of the trained network in paths: "original", the name of a baseline, a rival or a mixture, or the key of an
             operator in the store.
         precision: the number format to which the trained network is converted; None: not converted.
-        role: its role in the experiment; None if it has none, or only its key is known.
+        role: the network's role in the experiment; None if it has none, or only its key is known.
         replacement: the replacement of its layers; None for the original, and if only its key is known.
     """
 
@@ -133,7 +133,7 @@ class Network:
 
     @property
     def columns(self) -> dict[str, str | None]:
-        """The columns `key` and `role` of tables."""
+        """The network's values in the columns `key` and `role` of tables."""
         return {"key": self.key, "role": None if self.role is None else self.role.value}
 
     @property
@@ -157,7 +157,7 @@ def is_converted(key: str) -> bool:
 
 
 def replacement_named(name: str) -> Replacement | None:
-    """Return the module baseline, known layer or narrower network with this name; None if it is the name of none of these.
+    """Return the module baseline, known layer or narrower network with this name; None for any other name.
 
     A user's own module baseline is named by its path `package.module:name`, which is not imported here.
 

@@ -57,7 +57,7 @@ def with_placed(
         model: the network without operators.
         placed: the operators, substituted one after the other.
         example: the network's inputs.
-        seed: of the operators' weights.
+        seed: seed of the operators' weights.
         batch: the batch size for which the operators' code is optimized; None: a usual one.
 
     Raises the errors of `syno.substitute`.

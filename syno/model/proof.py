@@ -58,7 +58,7 @@ class _Run:
 
 @dataclass(frozen=True)
 class Proof:
-    """Which layers can be replaced, and what their replacements must have. All mappings are by the layer's name.
+    """The result of `prove`: which layers can be replaced, and the needs of their replacements. Mappings are by layer's name.
 
     Attributes:
         refused: layers that cannot be replaced, each with the reason.
@@ -108,7 +108,7 @@ class _Prover:
         return Proof(refused, formats, {name: frozenset(read) for name, read in self.read.items()})
 
     def _first_runs(self) -> tuple[Inputs, dict[bool, _Run]]:
-        """Return inputs for all runs, and the unchanged network's run in each mode, by whether it is training mode.
+        """Return inputs for all runs, and the unchanged network's run in each mode; the key is True for training mode.
 
         The inputs are two random samples if the network runs on them, else two of the example's, else the whole example.
         A mode in which the network fails is left out.

@@ -57,7 +57,7 @@ def narrowed(network: nn.Module, example: Inputs, share: float, layers: Collecti
 
     Args:
         network: has layers of the classes in `PRUNED`; it is not changed.
-        example: its inputs.
+        example: inputs of the network.
         share: share of the channels that stay, above 0 and below 1.
         layers: names of the layers to narrow, which must be in `narrowable`; None: all layers.
 

@@ -192,7 +192,7 @@ class NarrowerNetwork(Replacement):
 
     Attributes:
         kind: "pruned": training continues from the trained original's weights; "narrow": it begins with new weights.
-        share: of the channels that stay.
+        share: share of the channels that stay.
     """
 
     beginning = "network "
@@ -302,7 +302,7 @@ class NarrowerLayer(Replacement):
     first layer of a residual block.
 
     Attributes:
-        share: of the channels that stay.
+        share: share of the channels that stay.
     """
 
     beginning = KnownLayer.beginning

@@ -630,7 +630,7 @@ class SpeedUp:
 
     @cached_property
     def best(self) -> JudgedNetwork | None:
-        """The verdict on the returned network: the best of all, including those without synthesis.
+        """The verdict on the returned network: the best of all networks, including those without synthesis.
 
         Its intervals and verdict are corrected for its selection among all of these. Its `state` is "meets" or "may meet". None
         if no network meets or may meet the goal.

@@ -107,7 +107,7 @@ Row = tuple[tuple[str, int], ...]  # values of variables
 
 @dataclass(frozen=True)
 class OwnWorkload(Workload):
-    """A workload whose network is a module, or a function that makes one.
+    """A workload whose network is a user's module, or a function that makes a module.
 
     Attributes:
         own: the module or the function.

@@ -144,9 +144,9 @@ class RelativeReward(Reward):
     needs = (ACCURACY.key, f"{OF_ORIGINAL}{ACCURACY.key}", f"{CHANCE}{ACCURACY.key}")
     compares_scores = True
     low: Annotated[float, Field(lt=1)] = 0.0
-    """relative score of reward 0, where 0 is chance and 1 the original network"""
+    """relative score at which the reward is 0; chance has the relative score 0, the original network 1"""
     high: Positive = 1.1
-    """relative score of reward 1; above 1, so that operators better than the original are distinguished"""
+    """relative score at which the reward is 1; above 1, so that operators better than the original are distinguished"""
     power: Positive = 4
     """exponent; the larger it is, the more the best operators stand out"""
 
@@ -368,9 +368,9 @@ class AccuracyReward(Reward):
     name = "accuracy"
     needs = ("accuracy",)
     low: Fraction = 0.4
-    """accuracy of reward 0"""
+    """accuracy at which the reward is 0"""
     high: Fraction = 0.7
-    """accuracy of reward 1"""
+    """accuracy at which the reward is 1"""
     power: Positive = 4
     """exponent; the larger it is, the more the best operators stand out"""
 
@@ -425,7 +425,7 @@ class LossReward(Reward):
     name = "loss"
     needs = ("loss",)
     maximum: Positive = 6.9
-    """loss of reward 0, such as that of an untrained model"""
+    """loss at which the reward is 0, such as the loss of an untrained model"""
     power: Positive = 4
     """exponent; the larger it is, the more the best operators stand out"""
 

@@ -126,7 +126,7 @@ class Walks:
 
     @property
     def found_closed(self) -> list[str]:
-        """Names of the nodes that were closed here, not yet passed to `hear_closed`."""
+        """Names of the nodes that this worker has closed, and not yet passed to `hear_closed`."""
         of_guide = self._guide.found_closed if self._guide is not None else []
         return [*map(self.tree.name, self._newly_closed), *(OF_GUIDE + name for name in of_guide)]
 
@@ -161,7 +161,7 @@ class Walks:
         return self._complete(node, draws, patience.share)
 
     def complete_after(self, step: TreeStep, draws: Draws, patience: Patience = SHORT) -> tuple[TreeStep, ...] | None:
-        """Return random steps after `step` to an operator that is not taken; () if the step itself is its Finalize."""
+        """Return random steps after `step` to an operator that is not taken; () if the step itself completes it."""
         guided = self._guided(step.node, draws.below(step.id), patience) if step.operator is None else None
         if guided is not None:
             return guided

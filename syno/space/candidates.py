@@ -162,7 +162,7 @@ class Candidates:
                     yield step
 
     def proposed(self, state: State) -> Iterator[CandidateStep]:
-        """Yield every step that the options allow."""
+        """Yield every step that the options allow, before rules are applied."""
         for kind, propose in self.proposers.items():
             if self._has_room(state, kind):
                 yield from propose(state)

@@ -172,7 +172,7 @@ class Completion:
         return flops(partial, self.spec) + views < self.spec.budget.least_flops
 
     def leak(self, operator: PGraph) -> str | None:
-        """Return, in words, where the operator reads ahead along a causal axis in one of the layers; None if it never does."""
+        """Return in words where the operator reads ahead along a causal axis in one of the layers; None if it does not."""
         for axis in self.spec.causal:
             for values in {tuple((name, row[name]) for name in operator.variables): None for row in self.spec.valuations}:
                 try:

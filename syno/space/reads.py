@@ -29,10 +29,10 @@ class Reads(OptionGroup):
     numbers of input and output channels
     """
     centred: bool = True
-    """whether the output element's own position must be read together with its neighbours: along each axis with a requirement
-    of 2 or more, it must be part of a run of that many adjacent positions (along a causal axis, the last one). With `along:
-    every`, the whole square must be read. Positions wrap around the border. Reading separate blocks, whose elements read only
-    their own block, is not enough
+    """whether the output element's own position must be among the positions that are read: along each axis with a requirement
+    of n >= 2, in a run of n adjacent positions (along a causal axis, as the last of them). With `along: every`, the whole
+    square must be read. Positions wrap around the border. Reading separate blocks, whose elements read only their own block, is
+    not enough
     """
     channels: Literal["all", "none"] = "all"
     """whether every position of each unordered axis of the input, such as the channels, must be read: `all` or `none`"""

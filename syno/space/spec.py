@@ -76,12 +76,12 @@ class OperatorSpec(OptionGroup):
     repeats: Repeats = Repeats()
     budget: Budget = Budget()
     rules_off: tuple[str, ...] = ()
-    """ids of canonicalization rules to switch off; `all` for every built-in one"""
+    """ids of canonicalization rules to switch off; `all` for every built-in rule"""
     rules_on: tuple[str, ...] = ()
     """ids of rules to switch on that are off by default, and your own rules as `package.module:name`"""
     distance: DistanceKind = "exact"
     """shape distance by which a search prunes dead ends: `exact` (loses no operator), `paper` (the paper's formula),
-    `published` (that of the authors' program), `none`
+    `published` (the distance of the authors' program), `none`
     """
     reads: Requirement = None
     """how much of the input an operator must read, such as `{H: 3, applied: 2, centred: true, channels: all, along: every}`:

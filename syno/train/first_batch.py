@@ -47,8 +47,8 @@ def fault_on_first_batch(
     normalization, are ignored.
 
     Args:
-        network: with an operator in its layers, on its device. Its running statistics change.
-        data: its training data. A task with its own training is not checked, since its batches are unknown.
+        network: the network with an operator in its layers, on its device. Its running statistics change.
+        data: the training data. A task with its own training is not checked, since its batches are unknown.
         settings, seed: settings and seed of the training.
     """
     if isinstance(data, Task) and data.fits:

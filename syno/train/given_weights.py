@@ -32,7 +32,7 @@ def give_weights(network: nn.Module, file: Path) -> None:
     """Load a user's trained weights into a network, in place.
 
     Args:
-        network: on the CPU; its number formats are kept.
+        network: the network, on the CPU; its number formats are kept.
         file: a safetensors file, or a state dict written by `torch.save`, possibly under a key such as "state_dict".
 
     Raises DataError, which lists missing, unexpected and mis-shaped tensors, if the weights do not fit the network.

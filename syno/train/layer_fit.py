@@ -101,7 +101,7 @@ def fit_layers(network: nn.Module, original: nn.Module, layers: Sequence[str], t
     """Fit the modules that replace layers, in place; return their errors, which do not increase.
 
     Args:
-        network: with other modules in place of the layers.
+        network: the network with other modules in place of the layers.
         original: the trained network.
         layers: names of the replaced layers, in the order of execution.
         task: the task, on whose batches both networks run.

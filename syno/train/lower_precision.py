@@ -23,9 +23,9 @@ def converted_score(
     """Return the test score of a trained network in lower precision.
 
     Args:
-        network: on the device of its training; it is not changed.
+        network: the network, on the device of its training; it is not changed.
         numbers: "int8", or a precision of trainings, such as "bfloat16", by autocast.
-        data: its training and test data.
+        data: the network's training and test data.
         settings: settings of its training.
         seed: seed of the training, for the order of batches.
 
@@ -43,8 +43,8 @@ def int8_score(network: nn.Module, data: PictureData | TokenSet | Task, settings
     The ranges of activations are calibrated on the first batches of the training data.
 
     Args:
-        network: on the device of its training; it is not changed.
-        data: its training and test data.
+        network: the network, on the device of its training; it is not changed.
+        data: the network's training and test data.
         settings: settings of its training.
         seed: seed of the training, for the order of batches.
 

@@ -30,7 +30,7 @@ def initialize(network: nn.Module, how: Initialization, seed: int, *, is_own: bo
     """Initialize weights, in place. Biases and normalizations keep their values.
 
     Args:
-        network: on the CPU.
+        network: the network, on the CPU.
         how: "fan-in", "keep" or "fit" changes nothing: operators are initialized such that they preserve variance. "paper"
             draws convolutions and operators from a truncated normal distribution with deviation 0.1, linear layers with 0.02,
             as the published code does for CIFAR-100; in a user's own network, whose layers may be trained, only operators.

@@ -179,7 +179,7 @@ class TrainingSettings(Settings):
     recipe: str = QUICK
     """recipe that sets the defaults (docs/training.md lists all); the defaults below are those of quick"""
     device: Annotated[str, Field(pattern=DEVICE_PATTERN)] = "cpu"
-    """cpu, cuda, or one of several GPUs such as cuda:1"""
+    """device of the training: cpu, cuda, or one of several GPUs such as cuda:1"""
     epochs: Positive = 4
     """number of epochs (passes over the training data)"""
     most_steps: Positive | None = None
@@ -187,7 +187,8 @@ class TrainingSettings(Settings):
     most_minutes: Above | None = None
     """limit on the minutes of training and testing; null: no limit. With a limit, results depend on the machine's speed"""
     most_epoch_seconds: Above | None = None
-    """limit in seconds: the training ends after a longer round, other than the first; null: no limit; the paper's: 60"""
+    """limit on the duration of a round, in seconds: after a longer round, other than the first, the training ends; null: no
+    limit; the paper's: 60"""
     round_steps: Positive | None = None
     """number of steps of a round, after which the network is tested and milestones and `stopping` are checked; null: an epoch
     """
@@ -203,7 +204,7 @@ class TrainingSettings(Settings):
     """number of processes that share each batch, in the stage `train`; with device: cuda, each has its own GPU"""
     batch_norm: Literal["synchronized", "local"] = "synchronized"
     """BatchNorm in distributed training: synchronized: over the samples of all processes, as with one process; local: over
-    those of each process
+    the samples of each process
     """
     optimizer: Literal["sgd", "adamw"] = "sgd"
     """optimizer; sgd uses Nesterov momentum"""
@@ -218,7 +219,7 @@ class TrainingSettings(Settings):
     momentum: Annotated[float, Field(gt=0, lt=1)] = 0.9
     """momentum of sgd"""
     betas: tuple[Share, Share] = (0.9, 0.95)
-    """betas of adamw"""
+    """betas of adamw: decay rates of the running averages of gradients and of their squares"""
     weight_decay: Annotated[float, Field(ge=0)] = 5e-4
     """weight decay"""
     decay: Literal["all", "matrices"] = "all"
@@ -230,10 +231,11 @@ class TrainingSettings(Settings):
     initialization: Initialization = "fan-in"
     """initial weights; fan-in or keep: new weights only for operators, such that variance is preserved; fit: operators are
     fitted to the outputs of their layers in the trained original; normal: operators from N(0, 1); paper: truncated normal with
-    deviation 0.1, in your own network only for operators; paper-everywhere: there for all layers, too
+    deviation 0.1, in your own network only for operators; paper-everywhere: as paper, in your own network for all layers
     """
     score: Literal["last", "best", "tail"] = "last"
-    """score of the training: that of its last or best round; tail: mean of the last 20 % of the training losses (for text)"""
+    """score of the training: the score of its last or best round; tail: mean of the last 20 % of the training losses (for text)
+    """
     flip_tests: bool = False
     """whether to average a test picture's logits with those of its mirror image"""
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
@@ -247,13 +249,13 @@ class TrainingSettings(Settings):
     threads: Positive = 1
     """CPU threads per process; with more than 1, results differ in the last bits"""
     train_original: bool | None = None
-    """whether to train the original network; if not, its score is that of its given weights; null: true unless `workload:
+    """whether to train the original network; if not, it is scored with its given weights; null: true unless `workload:
     weights` is given
     """
     distill: DistillSettings | None = None
-    """knowledge distillation: whether networks with operators, and narrower ones, also learn from the outputs of the trained
-    original, as in {weight: 0.7, temperature: 2} (the same as {}), and with {features: 1} from the outputs of its blocks; null:
-    no
+    """knowledge distillation: whether networks with operators, and narrower networks, also learn from the outputs of the
+    trained original, as in {weight: 0.7, temperature: 2} (the same as {}), and with {features: 1} from the outputs of its
+    blocks; null: no
     """
 
     @model_validator(mode="before")

@@ -53,7 +53,7 @@ def steps_per_second(
     clipping, and the optimizer. Tests do not count.
 
     Args:
-        networks: on the training device; their weights change.
+        networks: the networks, on the training device; their weights change.
         data: the training data.
         settings: settings of the training; `most_steps` is the number of steps per turn.
         turns: number of turns.
@@ -85,7 +85,7 @@ def passes(
     """Time both passes of the networks on one batch, in turns; return a list of turns with the times of each network.
 
     Args:
-        networks: on the device.
+        networks: the networks, on the device.
         data: the source of the batch.
         settings: settings of the training; `most_steps` is the number of repetitions per turn, and `micro_batch` is not `auto`.
         device: device of the networks.

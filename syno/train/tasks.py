@@ -96,7 +96,7 @@ class DeviceTask(ABC):
     @property
     @abstractmethod
     def tests(self) -> Iterable[Any]:
-        """All test batches, from the first one."""
+        """All test batches, in order; each iteration begins with the first batch."""
 
     def prepare(self) -> None:  # noqa: B027  (there may be nothing to compute)
         """Cache values that are the same in all epochs, such as teacher logits. Called before the first step."""
@@ -442,11 +442,11 @@ class OwnTask(DeviceTask):
 
     @property
     def tests(self) -> Iterable[Any]:
-        """A copy of the first test batch on the device; () if there is none, for instance if the score makes its own."""
+        """A copy of the first test batch on the device; () if there is none, as when the score makes its own batches."""
         return (mapped(lambda tensor: tensor.to(self.device, copy=True), batch) for batch in islice(self.task.test, 1))
 
     def check(self, batch: Any) -> None:
-        """Raise DataError if a batch contains no tensor, or one that is not finite."""
+        """Raise DataError if a batch contains no tensor, or a tensor that is not finite."""
         tensors = first_inputs(batch)
         if not tensors:
             raise DataError(f"{self.name}: a batch is {kind_of(batch)} without a tensor in it; a loader has to make tensors")

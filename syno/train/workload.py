@@ -99,7 +99,7 @@ class Workload:
 
     @property
     def metric(self) -> Metric:
-        """The metric of its trainings: loss for text, accuracy for pictures, or that of a user's own task."""
+        """The metric of the workload's trainings: loss for text, accuracy for pictures, or that of a user's own task."""
         if isinstance(self.data, Task):
             return self.data.score_metric
         return LOSS if isinstance(self.data, TokenSet) else ACCURACY
@@ -321,7 +321,7 @@ class Workload:
         return requirement(model, self.example, layers, replaced_share(model, self.example, self.rest))
 
     def spec(self, options: Mapping[str, Any] | None = None) -> OperatorSpec:
-        """Return the spec of operators for its layers. `options` override the defaults; see `spec_for`."""
+        """Return the spec of operators for the network's layers. `options` override the defaults; see `spec_for`."""
         settings = {"name": self.settings.model, **(options or {})}
         return spec_for(self.model(), self.example, options=settings, where=self.settings.layers)
 
@@ -433,7 +433,7 @@ class Workload:
         network. Narrower layers are not fitted.
 
         Args:
-            network, original: on the training device.
+            network, original: the network and the trained original, on the training device.
             operator: the operator, or mixture, in the network.
             seed: seed of the order of the data.
         """

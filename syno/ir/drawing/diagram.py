@@ -74,7 +74,7 @@ class Edge:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The names of the dim in the operations at its upper and lower end, if these have several dims."""
+        """The names of the dim (as "window") in the operations at its upper and lower end, if these have several dims there."""
         above = self.upper.roles_below[self.upper_port : self.upper_port + 1]
         below = self.lower.roles_above[self.lower_port : self.lower_port + 1]
         return above + below

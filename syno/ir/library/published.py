@@ -1,4 +1,4 @@
-"""Operators that the paper discovered, and those that it compares them with.
+"""Operators that the paper discovered, and operators with which it compares them.
 
 The notation is that of `standard`; `(q, c)` is channel c of group q. Variables of discovered operators are named as in the
 artifact (k_1, s, g, t; k stands for k_1 below), and the axes of their weights are in the order of its `metadata.json`.

@@ -78,8 +78,8 @@ class Times:
     """Latencies of a layer, in milliseconds.
 
     Attributes:
-        native: of kernels with their fused epilogue, by the formats of input and output.
-        other: of PyTorch's code; None if there is no kernel to compare it with.
+        native: latencies of kernels with their fused epilogue, by the formats of input and output.
+        other: latency of PyTorch's code; None if there is no kernel to compare it with.
         reason: the reason why there is no kernel.
         is_faulty: whether a generated kernel did not compile, or computed a wrong output.
     """
@@ -96,7 +96,7 @@ class Call:
 
     Attributes:
         kernel: the kernel.
-        name: its registered name in this process.
+        name: the kernel's registered name in this process.
         factors: the packed weights.
         scale, shift: factor and summand of each channel in the epilogue; None if there is none.
         shape: the shape of the output.
@@ -167,7 +167,7 @@ class Workshop:
         )
 
     def _make(self, layers: Sequence[PlacedLayer], lanes: Sequence[tuple[bool, bool]]) -> None:
-        """Make the kernels of layers in parallel; those that differ only in the epilogue sequentially, to share trials."""
+        """Make the kernels of layers in parallel; kernels that differ only in the epilogue in sequence, to share trials."""
         same: dict[Request, list[tuple[Layer, End, Formats]]] = {}
         for one, which in zip(layers, lanes, strict=True):
             wanted = [(one.layer, one.end, formats) for formats in self._wanted(one.layer, which)]
@@ -207,7 +207,7 @@ class Workshop:
 
         Args:
             layer: the layer.
-            end: its epilogue.
+            end: the layer's epilogue.
             lanes: whether the input, and the output, may be in the format "lanes".
         """
         reason, is_faulty = "" if any(lanes) else self._why_hopeless(layer), False
@@ -312,7 +312,7 @@ def _format(tensor: Any, in_lanes: frozenset[Any]) -> Format:
 
 
 def hopeless(layer: Layer, threads: int, store: Path) -> str:
-    """Return the reason why no kernel can be faster than PyTorch's code for a layer; "" if one may be.
+    """Return the reason why no kernel can be faster than PyTorch's code for a layer; "" if a kernel may be faster.
 
     The library's speed must not be a reason. When fast library layers were excluded, they had no kernels in the original
     network but had some beside operators, which overstated the operators' speedup by up to a third.

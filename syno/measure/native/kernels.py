@@ -82,12 +82,12 @@ class Request:
 
     @cached_property
     def graph(self) -> PGraph:
-        """The operator."""
+        """The operator as a pGraph, parsed from its text."""
         return parse(self.operator)
 
     @cached_property
     def plans(self) -> list[Plan]:
-        """The plans for these values, with weights that are constant."""
+        """The operator's plans at the request's values, for constant weights."""
         return candidates(self.graph, self.graph.valuation(dict(self.values)), inference=True)
 
     @cached_property
@@ -161,9 +161,9 @@ class Kernel:
 
     Attributes:
         request: the request that it answers.
-        choice: its form and schedules.
-        program: its generated code.
-        path: its library.
+        choice: the kernel's form and schedules.
+        program: the generated code.
+        path: the file of the compiled library.
     """
 
     request: Request
@@ -367,7 +367,7 @@ def _ranked(request: Request, target: Target, count: int) -> list[list[Candidate
 
 
 def _chosen(request: Request, target: Target, store: Path | None) -> Trial:
-    """Return the fastest form with its schedules: by timing if there is a store; for None by the cost model."""
+    """Return the fastest form with its schedules: by timing, or if `store` is None, by the cost model."""
     ranked = _ranked(request, target, SCHEDULES_TIMED)
     if store is None:
         return _trial(ranked[0][0], (0.0, 0.0, 0.0))

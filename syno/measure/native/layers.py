@@ -37,7 +37,7 @@ class Layer:
     """A layer that a kernel can compute.
 
     Attributes:
-        name: its name in the network.
+        name: the layer's name in the network.
         graph: the layer as an operator.
         values: values of the operator's variables.
         weights: weights of the operator.
@@ -86,7 +86,7 @@ class Layer:
 
     @cached_property
     def request(self) -> Request:
-        """The request for its kernel without an epilogue, for contiguous tensors and one thread."""
+        """The request for the layer's kernel without an epilogue, for contiguous tensors and one thread."""
         values = tuple(sorted(self.values.items()))
         return Request(str(self.graph), values, steps=self.steps, takes_maximum=self.takes_maximum)
 
@@ -204,7 +204,7 @@ def _compiled(module: nn.Module, example: torch.Tensor) -> Callable[[], object]:
 
 
 def _weights(network: fx.GraphModule, arguments: Mapping[str, Any]) -> tuple[torch.Tensor, Array | None] | None:
-    """Return the weight and the bias of a layer; None if they are no constants, or its input is not float32."""
+    """Return the weight and the bias of a layer; None if they are no constants, or the layer's input is not float32."""
     weight, bias = (constant(network, arguments[name]) for name in ("weight", "bias"))
     if weight is None or (bias is None) != (arguments["bias"] is None) or not is_float(arguments["input"]):
         return None
@@ -268,7 +268,7 @@ def convolution(is_pointwise: bool, axes: int = 2) -> PGraph:
 def _convolution_of_pytorch(
     shape: tuple[int, ...], weight: torch.Tensor, groups: int, stride: tuple[int, ...], data: torch.memory_format
 ) -> Callable[[], object]:
-    """Return a call of a convolution as Inductor makes it, with the weight reordered for oneDNN; one-dimensional as it is."""
+    """Return a call of a convolution as Inductor makes it; the weight of a two-dimensional one is reordered for oneDNN."""
     if len(stride) == 1:
         return partial(functional.conv1d, torch.randn(shape), weight, None, stride, weight.shape[2] // 2, 1, groups)
     x = torch.randn(shape).contiguous(memory_format=data)

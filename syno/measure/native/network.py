@@ -60,7 +60,7 @@ class NativeNetwork:
 
     @property
     def is_mostly_native(self) -> bool:
-        """Whether it has at least as many kernels as PyTorch convolutions."""
+        """Whether the network has at least as many native kernels as PyTorch convolutions."""
         graph: Any = getattr(self.module, "graph", None)
         convolutions = 0 if graph is None else sum(node.target is aten.conv2d.default for node in graph.nodes)
         return self.kernels >= max(convolutions, 1)
@@ -91,7 +91,7 @@ def native_network(module: nn.Module, example: Inputs, store: Path, threads: int
 
     Args:
         module: a network, or an operator alone; it is not changed.
-        example: its inputs; the result takes inputs of these shapes only.
+        example: inputs of the network; the result takes inputs of these shapes only.
         store: the folder of kernels and measured times, which processes can share.
         threads: number of CPU threads of the network.
 

@@ -25,7 +25,7 @@ from syno.model.module import build
 
 
 class Kind(StrEnum):
-    """A kind of kernel."""
+    """The kind of a kernel. READER reads an operator's output; NEST is a loop nest of a native kernel."""
 
     CONVOLUTION = "convolution"
     PRODUCT = "product"

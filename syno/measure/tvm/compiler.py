@@ -39,7 +39,7 @@ def measure_in_turns(
     Args:
         lease: lease of the device.
         libraries: the networks, as for `syno.measure.tvm.sessions.measure_remote`; the original is the first.
-        expected: for each, inputs and their expected outputs.
+        expected: for each network, inputs and their expected outputs.
         settings: how to measure.
         kind: "cpu" or "cuda".
 

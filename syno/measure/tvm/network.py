@@ -40,7 +40,7 @@ def import_network(module: nn.Module, *examples: torch.Tensor) -> Any:
 
     Args:
         module: a network, or an operator alone; it is not changed.
-        examples: its inputs; the result takes inputs of these shapes only.
+        examples: inputs of the module; the result takes inputs of these shapes only.
 
     Raises:
         LoweringError: PyTorch cannot export the module, or TVM has no counterpart of one of its operations.
@@ -107,9 +107,10 @@ def _affine(part: nn.Module) -> nn.Module | None:
 def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """Decompose a program into PyTorch's core operations, but keep linear layers, and use `attention` if it is equivalent.
 
-    TVM makes few kernels of these, each with one matrix product. PyTorch's own decomposition of attention scales queries and
-    keys separately, and searches all scores for fully masked rows. TVM's operator for attention is a single kernel that is too
-    large to be tuned well. If linear layers were decomposed, the reshapes around them would prevent fusion.
+    TVM makes few kernels of linear layers and of `attention`, each with one matrix product. PyTorch's own decomposition of
+    attention scales queries and keys separately, and searches all scores for fully masked rows. TVM's operator for attention is
+    a single kernel that is too large to be tuned well. If linear layers were decomposed, the reshapes around them would prevent
+    fusion.
     """
     table = torch.export.default_decompositions()
     pytorchs_own = table[ATTENTION]

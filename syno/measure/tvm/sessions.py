@@ -261,7 +261,7 @@ class Health:
 
     Args:
         device: the device.
-        settings: its `wait_seconds` and `most_failures`.
+        settings: settings of the device: `wait_seconds` and `most_failures`.
 
     Attributes:
         lost: the error to raise if the device is lost; else None.

@@ -255,7 +255,7 @@ def check_name(name: str) -> None:
 
 
 def find_device(name: str, remote: Mapping[str, T]) -> T | None:
-    """Return the remote device of that name, or None for one of this machine. Raises SpecError, which lists the devices."""
+    """Return the remote device of this name; None for a device of this machine. Raises SpecError, which lists the devices."""
     if is_here(name):
         return None
     if name not in remote:

@@ -92,7 +92,7 @@ class DeviceStatus:
 
 
 def servers_of(tracker: Address, seconds: float = ANSWER_SECONDS) -> dict[str, Servers]:
-    """Return the servers that a tracker knows, by key. Raises DeviceError if it does not answer within so many seconds."""
+    """Return the servers that a tracker knows, by key. Raises DeviceError if it does not answer within `seconds`."""
     installed.require()  # says what to do where it is missing
     end = time.monotonic() + seconds
     try:
@@ -114,7 +114,7 @@ def servers_of(tracker: Address, seconds: float = ANSWER_SECONDS) -> dict[str, S
 
 
 def _received(connection: socket.socket, count: int, end: float) -> bytes:
-    """Return the next bytes of an answer. Raises OSError if it ends before, or does not come until the time `end`."""
+    """Return the next `count` bytes of an answer. OSError if it ends before, or does not come until the time `end`."""
     found = b""
     while len(found) < count:
         connection.settimeout(max(0.01, end - time.monotonic()))
@@ -126,7 +126,7 @@ def _received(connection: socket.socket, count: int, end: float) -> bytes:
 
 
 def reach(name: str, tracker: Address, key: str, seconds: float = ANSWER_SECONDS) -> Reached:
-    """Return the device if the tracker has servers of its key, else raise DeviceError, which says how to start one."""
+    """Return the device if the tracker has servers of its key, else raise DeviceError, which says how to start a server."""
     try:
         found = servers_of(tracker, seconds)
     except DeviceError as error:
@@ -198,7 +198,7 @@ def server(at: Address, key: str, host: str = HOST, port: int = SERVER_PORT) -> 
 
 @contextmanager
 def local_devices(keys: Mapping[str, int], host: str = HOST, port: int = TRACKER_PORT) -> Iterator[Address]:
-    """Run a tracker and servers within the context, the given number for each key; yield the address once it lists all.
+    """Run a tracker and servers within the context, so many for each key; yield the address once all servers are listed.
 
     Raises DeviceError, with the output of the process, if one does not start.
     """

@@ -18,7 +18,7 @@ GROWTH, STEM = 32, 64  # features that a layer adds, and features of the stem
 
 
 class DenseLayer(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
-    """A 1x1 convolution to 4*growth features and a 3x3 one to `growth`. [N, before, H, H] -> [N, growth, H, H]."""
+    """A 1x1 convolution to 4*growth features and a 3x3 convolution to `growth`. [N, before, H, H] -> [N, growth, H, H]."""
 
     def __init__(self, before: int, growth: int) -> None:
         super().__init__()

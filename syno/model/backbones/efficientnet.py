@@ -19,7 +19,7 @@ DEPTH_DROPOUT = 0.2  # of the last block as a whole; less for earlier blocks, in
 
 @dataclass(frozen=True)
 class StageShape:
-    """The shape of a stage of blocks. Fused blocks have a 3x3 convolution in place of a 1x1 and a depth-wise 3x3 one."""
+    """The shape of a stage of blocks. Fused blocks have a 3x3 convolution in place of a 1x1 and a depth-wise 3x3."""
 
     fused: bool
     expansion: int  # features inside a block to features before it
@@ -147,7 +147,7 @@ class EfficientNet(nn.Module):  # type: ignore[misc]
 
 @BACKBONES.register("efficientnet_v2_s")
 def efficientnet_v2_s(*, classes: int, channels: int = 3, width: float = 1.0, seed: int = 0) -> nn.Module:
-    """Return EfficientNet-V2-S; its numbers of features times `width`.
+    """Return EfficientNet-V2-S, with `width` times its numbers of features.
 
     Raises SpecError if `width` makes a number of features that is no whole number.
 

@@ -175,7 +175,7 @@ class Reader:
 
         Args:
             function: a function of PyTorch or Python.
-            args, kwargs: its arguments: values, Python's numbers, `BatchMultiple`, and lists and tuples of them.
+            args, kwargs: the function's arguments: values, Python's numbers, `BatchMultiple`, and lists and tuples of them.
         """
         samples = tuple(function(*self._at(args, run), **self._at(kwargs, run)) for run in (0, 1))
         made = self.graph.call_function(function, self._nodes(args), self._nodes(kwargs))

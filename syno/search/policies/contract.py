@@ -65,7 +65,7 @@ class Proposal(Candidate):
     operator: PGraph
 
     def parsed(self) -> PGraph:
-        """Return the operator."""
+        """Return the operator of the proposal, which is known without parsing."""
         return self.operator
 
 
@@ -187,7 +187,7 @@ class Policy(ABC):
 
     @property
     def found_closed(self) -> list[str]:
-        """Names of nodes that were found to have no operators left, not yet passed to `hear_closed`."""
+        """Names of nodes in which this worker found no operators left, not yet passed to `hear_closed`."""
         return self.walks.found_closed
 
     def hear_closed(self, names: Iterable[str]) -> None:

@@ -284,14 +284,14 @@ class MctsSettings(PolicySettings):
     reveal_noise: Fraction = 0.3
     """share of random noise in the order in which children are considered"""
     suppress_visits: Annotated[int, Field(ge=0)] = 30
-    """a child with more visits than this, whose rewards hardly vary, is avoided while it has siblings"""
+    """number of visits after which a child whose rewards hardly vary is avoided while it has siblings"""
     suppress_deviation: NotNegative = 0.001
     """standard deviation below which rewards count as hardly varying"""
     failure_reward: Fraction | None = 0.0
     """reward of a failed evaluation; null: failures are ignored, as in the published system"""
     share_values: bool = True
-    """judge a child by all visits to its node, over all parents (transpositions); the published system counts only visits over
-    this parent
+    """whether to judge a child by all visits to its node, over all parents (transpositions); the published system counts only
+    visits over this parent
     """
 
 
@@ -342,7 +342,7 @@ def widen(
 def best_child(
     taken: Mapping[str, VisitStatistics], visits: int, shared: Mapping[str, Rewards], settings: MctsSettings, draws: Draws
 ) -> str:
-    """Return the child to descend to, among those taken before: the best by UCB1-tuned minus virtual losses.
+    """Return the child to descend to, among the children taken before: the best by UCB1-tuned minus virtual losses.
 
     Args:
         taken: visits of each child.

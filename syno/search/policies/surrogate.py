@@ -433,15 +433,15 @@ class SurrogateSettings(PolicySettings):
     """
     beginner_walks: Annotated[int, Field(ge=1)] = 32
     """number of random walks from which each beginner is chosen: the operator whose positions read, applied twice, are closest
-    to a convolution with the required window (or 3); among equals, the one that reads most, with the most FLOPs
+    to a convolution with the required window (or 3); among equals, the operator that reads most, with the most FLOPs
     """
     walks: Annotated[int, Field(ge=1)] = 16
     """number of random walks among which the model chooses; fewer if many trials run at once"""
     mutations: Annotated[int, Field(ge=0)] = 16
     """number of mutations of the best operators among which the model chooses"""
     fits: Annotated[int, Field(ge=1)] = 16
-    """number of the most promising candidates that are fitted to a layer of the trained original; the one with the least fit
-    error is proposed. Only with `training: {initialization: fit}`; fewer if many trials run at once
+    """number of the most promising candidates that are fitted to a layer of the trained original; the candidate with the least
+    fit error is proposed. Only with `training: {initialization: fit}`; fewer if many trials run at once
     """
     parents: Annotated[int, Field(ge=1)] = 8
     """number of the best operators that are mutated"""

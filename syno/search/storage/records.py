@@ -80,7 +80,7 @@ class Result:
 
     @property
     def state(self) -> TrialState:
-        """The state of a trial with this result in Optuna."""
+        """Optuna's state for a trial with this result."""
         return STATES.get(self.kind, TrialState.FAIL)
 
     @property

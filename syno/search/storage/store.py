@@ -279,7 +279,7 @@ class Verification:
         self._open: set[int] = set()  # numbers of trials without a result
 
     def verified(self, trials: list[FrozenTrial]) -> list[FrozenTrial]:
-        """Return the trials unchanged. Raises StorageError if one was changed since it was stored."""
+        """Return the trials unchanged. Raises StorageError if a trial was changed since it was stored."""
         for number in range(self._seen, len(trials)):
             if trials[number].number != number:
                 raise self._damaged(number, f"there is trial {trials[number].number} in its place")

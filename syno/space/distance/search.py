@@ -212,9 +212,7 @@ def _divides(assignment: Assignment, surplus: Size, whole: Size) -> bool:
 
 
 def _cut_above_window(assignment: Assignment, group: InputGroup, ended: bool) -> bool:
-    """Return whether a Merge above an Unfold may cut the surplus off, where rules demand one of the two pieces below the
-    window.
-    """
+    """Return whether a Merge above an Unfold may cut the surplus off; rules may demand a piece smaller than the window."""
     members, surplus, ensured, sizes = group.members, group.surplus, assignment.ensured, assignment.sizes
     # other pieces may be windows, or end with a weight
     beside = bool(assignment.parted) or any(g is not group and g.surplus is not ONE for g in assignment.groups)
@@ -383,7 +381,7 @@ class ShapeDistance:
         )  # the narrow bound, which allows no surplus
 
     def __call__(self, axes: tuple[Axis, ...], limits: Limits, most: int) -> int:
-        """Return the distance, or UNREACHABLE if it is above `most`. `axes` are sorted."""
+        """Return the distance of a state with these sorted axes and limits; UNREACHABLE if it is above `most`."""
         if most < 0:
             return UNREACHABLE
         # Numbers stand for axes: a tuple of small integers is hashed much faster than one of axes with 16 fields.

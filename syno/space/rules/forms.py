@@ -190,12 +190,12 @@ def _under_shares(dim: Dim) -> tuple[Dim, frozenset[object]]:
 
 
 def _last(dim: Dim) -> Dim:
-    """Return the innermost of the dims that Splits have joined to this one."""
+    """Return the innermost (last) of the dims that Splits have joined to `dim`."""
     return _end_of_splits(dim, 1)
 
 
 def _first(dim: Dim) -> Dim:
-    """Return the outermost of the dims that Splits have joined to this one."""
+    """Return the outermost (first) of the dims that Splits have joined to `dim`."""
     return _end_of_splits(dim, 0)
 
 
