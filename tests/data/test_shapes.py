@@ -47,6 +47,7 @@ def test_sizes_that_are_no_shape_are_errors(size: object) -> None:
         DATASETS["shapes"](size=size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("speedup", "advice"), [(1.5, "and the goal is 1.5\n"), (3, "the goal is 3: replace more layers ")])
 def test_with_a_goal_it_says_how_fast_the_network_can_become(speedup: float, advice: str) -> None:
     workload = {"model": "resnet8", "data_settings": {"preset": "micro"}}

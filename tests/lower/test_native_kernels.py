@@ -241,6 +241,7 @@ def test_a_plane_may_be_one_axis_before_others(tmp_path: Path) -> None:
         assert difference(graph, values, program, binary, RESIDUAL, formats=formats) < TOLERANCE, program.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("graph", "step"), [(exchanged(), 1), (convolution(False), 2), pytest.param(convolution(False), 5, marks=pytest.mark.slow)]
 )

@@ -50,6 +50,7 @@ def convolution(into: int, out: int, **options: Any) -> nn.Conv2d:
 
 
 class TestRule:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("name", "where", "expected"),
         [

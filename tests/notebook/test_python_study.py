@@ -80,6 +80,7 @@ def part_of_value(factor: float) -> Reward:
     return Part()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("there", "here", "named"),
     [

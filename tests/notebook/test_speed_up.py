@@ -180,6 +180,7 @@ class TestCall:
         with pytest.raises(SpecError, match=re.escape(told)):
             syno.speed_up(**{**given, **change})
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("change", CHANGES)
     def test_what_changed_in_it_is_named(self, change: str, tmp_path: Path) -> None:
         made, told = CHANGES[change]

@@ -142,6 +142,7 @@ def convolutions(first: str, second: str) -> PGraph:
     return build.finish([n, channel, *positions])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "second"), [(first, second) for first, second in product(("H", "W", "HW", ""), repeat=2) if first + second]
 )

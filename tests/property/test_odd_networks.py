@@ -561,6 +561,7 @@ def check(seed: int, folder: Path) -> None:
     check_that_operators_compute_the_same(model, x, names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 32, pytest.param(64, marks=pytest.mark.slow)])
 def test_a_network_of_odd_pieces(seed: int, tmp_path: Path) -> None:
     check(seed, tmp_path)

@@ -54,6 +54,7 @@ def words(figure: Figure) -> list[str]:
     return [text.get_text() for text in texts]
 
 
+@pytest.mark.slow
 @every_figure
 def test_a_figure_names_where_its_numbers_come_from(draw: Callable[..., Figure]) -> None:
     figure = draw(score_table(), latency_table(), trial_table())
@@ -166,6 +167,7 @@ class TestDirection:
         assert edges in (heights.min(), heights.max())
         assert not {limits[0], limits[1]} - {edges} & set(heights)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("metric", METRICS)
     def test_axes_name_metric_and_unit(self, metric: str) -> None:
         timed = pareto(score_table(metric=metric), latency_table()).axes[0]

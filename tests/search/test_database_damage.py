@@ -41,6 +41,7 @@ def copy(database: Path, folder: Path, name: str = "trials.db") -> tuple[Path, s
     return path, f"sqlite:///{path}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cases", [pytest.param(2, id="quick"), pytest.param(25, id="thorough", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_changed_in_silence(database: Path, tmp_path: Path, kind: str, cases: int) -> None:

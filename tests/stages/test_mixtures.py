@@ -451,6 +451,7 @@ def test_errors_decide_where_trainings_show_no_loss(tmp_path: Path, monkeypatch:
     assert all(one.loss == pytest.approx(LEAST_LOSS * one.error) for one in record.alternatives)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("by_hand", "message"),
     [

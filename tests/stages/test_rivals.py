@@ -98,6 +98,7 @@ def test_which_rivals_an_experiment_has() -> None:
         assert experiment(**without).rival_names == () and "rival" not in jobs(experiment(**without))
 
 
+@pytest.mark.slow
 def test_pruning_goes_on_from_the_trained_original_and_narrowing_begins_anew() -> None:
     found = trained(experiment())
     pruned, _ = (evaluate_rival(found, name) for name in ("pruned_0.5", "narrow_0.5"))

@@ -122,6 +122,7 @@ def test_the_page_and_figures_are_of_no_other_settings(results: Path) -> None:
             shows(changed(epochs=2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", ["renamed", pytest.param("renamed/experiment.yaml", marks=pytest.mark.slow)])
 def test_results_are_read_and_written_where_they_were_moved(given: str, results: Path) -> None:
     results.rename("renamed")

@@ -328,6 +328,7 @@ class InPlace(Plain):
         return normalized(x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOSSES)
 def test_losses_of_ones_own(name: str) -> None:
     task = own_task(LOSSES[name])
@@ -412,6 +413,7 @@ def outcome_of_plain_task() -> list[float]:
     return outcome(Plain, own_task(cross_entropy(), lambda model: 0.5), 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", HEADS)
 def test_outputs_that_differ_between_modes_and_numbers_among_them(head: str) -> None:
     make, pick = HEADS[head]

@@ -136,6 +136,7 @@ SEARCHES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "experiment",
     [

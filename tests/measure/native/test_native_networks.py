@@ -288,6 +288,7 @@ def test_between_kernels_tensors_are_in_lanes(batch: int, store: Path, monkeypat
     assert set(formats.values()) == {(between, between)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [pytest.param((1, 4, 20, 36), marks=pytest.mark.slow), (9, 3, 12, 8)])
 @pytest.mark.parametrize(
     "maximum",

@@ -75,6 +75,7 @@ class TestGoingOnExactly:
             assert proposed(found) == proposed(whole), f"killed at write {die_at}"
             assert found._scheduler.state.finished == 5
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("count", [12, pytest.param(30, marks=pytest.mark.slow)])
     @pytest.mark.parametrize("make_tree", [wide_tree, hard_tree])
     @pytest.mark.parametrize("policy", list(POLICIES))
