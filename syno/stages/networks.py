@@ -49,5 +49,5 @@ def _placeholders(name: str, count: int) -> list[str]:
 
 
 def measured(experiment: Experiment, networks: Sequence[str]) -> list[str]:
-    """Return the keys of those of these networks whose latency the experiment measures."""
+    """Return those of the keys `networks` whose networks' latencies the experiment measures."""
     return [key for key in networks if experiment.tune.baselines or key not in experiment.baselines]

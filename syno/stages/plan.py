@@ -266,7 +266,7 @@ def data_to_make(workload: WorkloadSettings) -> float:
 
 
 def _files(stage: WorkflowStage, made: list[Path], experiment: AnyExperiment, assumed: Assumptions) -> int:
-    """Return the number of files that jobs leave: results, logs, and times where they are recorded."""
+    """Return the number of files that a stage's jobs leave: results, logs, and recorded times of jobs."""
     of_job = len(stage.files) + len(stage.also) + RECORDS_BESIDE.get(stage.name, 0) + 1 + stage.is_timed
     operators = experiment.study.n_trials if stage.name == "freeze" and isinstance(experiment, Experiment) else 0
     layers = round(assumed.layers) if stage.name == "layers" else 1

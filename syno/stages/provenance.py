@@ -145,7 +145,7 @@ def check_same_data(record: TrainingRecord, first: TrainingRecord, experiment: E
 
 
 def write_kept(experiment: AnyExperiment) -> Path:
-    """Write the experiment beside its results without a check; returns the file.
+    """Write the experiment into `experiment.yaml` beside its results, without a check; return the file.
 
     Jobs read the storage's address in it, so a password in this address stays there, and only the file's owner can read it.
     """

@@ -85,7 +85,7 @@ class Program:
 
     @property
     def factor_count(self) -> int:
-        """The length of the array that `factors` returns."""
+        """The length in floats of the packed factors of all nests, the array that `factors` returns."""
         counts = map(factor_count, self.codes, self.schedules)
         return max(CACHE_LINE, sum(map(in_lines, counts)))
 
@@ -220,7 +220,7 @@ class Lanes:
         )
 
     def _entry(self, name: str, scratch: int, steps: Sequence[Sequence[str]]) -> list[str]:
-        """Return the lines of the public function, which runs the steps of a block for each block."""
+        """Return the lines of the public C++ function, which runs the steps (pack, nests, unpack) for each block."""
         out = Writer(2)
         out.line(*self.begin())
         if self.reads_in_place or self.input.format == "lanes":

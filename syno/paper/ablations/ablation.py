@@ -53,7 +53,7 @@ DISTANCES: tuple[DistanceKind, ...] = ("exact", "paper", "published", "none")
 
 @dataclass(frozen=True)
 class Ablation:
-    """The result of a measurement.
+    """The written result of an ablation.
 
     Attributes:
         files: the files that were written.

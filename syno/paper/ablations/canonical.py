@@ -4,8 +4,8 @@ There are two measurements of a space without its rules:
 
 *By sampling.* A random graph of n primitives is built from the output up: each step is drawn with equal chances among the
 kinds of steps that the options allow (sizes, occurrences, windows, contractions; no distance, no budget, no rules), then
-the steps of this kind. Graphs of a size are independent; one walk gives a graph of each size, and a walk that ends in a state
-without steps gives none of the larger sizes. A graph is *canonical in its order* if every rule accepts every step as it was
+among the steps of this kind. Graphs of a size are independent; a walk gives one graph of each size, and a walk that ends in a
+state without steps gives no larger graphs. A graph is *canonical in its order* if every rule accepts every step as it was
 drawn, and *canonical* if that is so for some order of the same steps: sums may come late in a walk, and rules want them
 first. `exact` counts with the exact rules alone, which reject only redundant forms of other operators; the other rules
 also exclude operators that are nearly the same, or are assumed to be of little use. The redundancy is graphs per canonical

@@ -125,7 +125,7 @@ def _patterns(rows: Sequence[AblationRow], notes: Sequence[str]) -> Figure:
 
 
 def _number(value: object) -> float:
-    """Return a value of a row as a number; 0 if it is missing."""
+    """Return a cell of a table as a number; 0 if it is missing."""
     return float(value) if isinstance(value, int | float) and value == value else 0.0
 
 

@@ -97,7 +97,7 @@ class Ablations(Section):
         return tuple(name for name in type(self).model_fields if getattr(self, name) is not None)
 
     def settings(self, name: str) -> Mapping[str, Any]:
-        """Return the settings of one of them, the defaults where it is not named."""
+        """Return the settings of the ablation `name`; its defaults if the experiment does not name it."""
         given = getattr(self, name) or DEFAULTS[name]()
         return dict(given)
 

@@ -329,7 +329,7 @@ def _notes(operator: PGraph, pattern: ReadPattern) -> Iterator[str]:
 
 
 def _elements(operator: PGraph, pattern: ReadPattern) -> str:
-    """Return the positions read along all axes, in words; axes with only the own position are left out if others are not."""
+    """Return the positions read along all axes, in words; axes with only the own position only if there are no others."""
     if not pattern.position_counts[1]:
         return "nothing"
     names, outputs = (axis_names([dim.size for dim in dims]) for dims in (operator.input, operator.output))

@@ -22,7 +22,7 @@ from syno.stages.workflow_stages import STAGES, WorkflowStage, files_on_the_way
 
 
 class JobFiles:
-    """The files of the jobs of experiments.
+    """Input functions for the rules: the files that the jobs of experiments read.
 
     Args:
         workflow: Snakemake's workflow.
