@@ -93,7 +93,7 @@ def workers(wildcards):
 
 
 def selectable(wildcards):
-    """Return what operators are chosen from: the frozen trials, another experiment's selection and scores, or an import."""
+    """Return the files that operators come from: frozen trials, another experiment's selection and scores, or an import."""
     return read(FILES.selectable, wildcards.folder)
 
 
