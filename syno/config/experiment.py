@@ -430,6 +430,11 @@ def _check_goal(experiment: Experiment) -> None:
         compiler = compiler_facts(goal.compiler)
     except SynoError as error:
         raise SpecError(f"goal: compiler: {error}") from None
+    if goal.screening is not None:
+        try:
+            compiler_facts(goal.screening)
+        except SynoError as error:
+            raise SpecError(f"goal: screening: {error}") from None
     try:
         tune.device(goal.device, goal.compiler)
         if is_here(goal.device):

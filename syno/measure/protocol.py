@@ -30,7 +30,7 @@ from pydantic_core import to_jsonable_python
 
 from syno.base.release import DISTRIBUTION, VERSION
 from syno.measure.job import Phase, TrialCount
-from syno.measure.speedup_record import Measured, SpeedupRecord
+from syno.measure.speedup_record import Measured, OtherCompiler, SpeedupRecord
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import AnySubject, Status, TuningRecord
 from syno.measure.tvm.targets import DeviceSettings
@@ -56,6 +56,7 @@ class Request(BaseModel):
         remote: the settings of a remote `device`; None for a device of this machine.
         measured: "latency": the subject's latency. "network": the speedup of the subject, a network with an operator, over the
             original, timed in turns. "layers": this speedup, by timing each distinct size of the replaced layers.
+        original_compiler: the compiler of the original network of a speedup, with its options; None: the same as the subject's.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -69,6 +70,7 @@ class Request(BaseModel):
     folder: Path = Path()
     remote: DeviceSettings | None = None
     measured: Literal["latency"] | Measured = "latency"
+    original_compiler: OtherCompiler | None = None
 
     @property
     def is_speedup(self) -> bool:

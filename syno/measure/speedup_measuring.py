@@ -198,7 +198,7 @@ class SpeedupMeasuring:
     def _whole(self, request: Request) -> Fields:
         if request.remote is not None:
             return remote_fields(request, request.remote, self._begin)
-        original = self._original(request, self._subject(request))
+        original = self._original(_of_original(request), self._subject(request))
         own = self._prepared(request, request.subject)
         turns = self._timed([original, own], request)
         limits = {"original_limit_ms": original.limit_ms, "limit_ms": own.limit_ms}
@@ -295,6 +295,12 @@ def _identity(request: Request, subject: BackboneSubject) -> str:
     """Return a text that is equal for requests whose original network is the same, as a cache key."""
     rest = request.model_dump_json(exclude={"subject", "measured", "time_limit_s", "memory_limit_mib"})
     return f"{subject.model_dump_json()} {rest}"
+
+
+def _of_original(request: Request) -> Request:
+    """Return the request with the compiler of the original network."""
+    other = request.original_compiler
+    return request if other is None else request.model_copy(update={"compiler": other.name, "options": other.options})
 
 
 def _shared(request: Request, count: int) -> Request:

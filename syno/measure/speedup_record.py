@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from syno.base.files import checksum
 from syno.base.interval import times_as_fast
@@ -18,6 +26,19 @@ from syno.measure.tuning_record import CompiledCode, CompilerChoice, Device, Lin
 
 Network: TypeAlias = Annotated[AnyNetwork, Field(discriminator="kind")]
 Measured: TypeAlias = Literal["network", "layers"]
+
+
+class OtherCompiler(BaseModel):
+    """The compiler of the original network, where it is another than that of the network with the operator.
+
+    Attributes:
+        name: a name in `COMPILERS`, or the path of a user's own.
+        options: the compiler's own settings.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: str
+    options: dict[str, Any] = {}
 
 
 class Conditions(BaseModel):
@@ -36,6 +57,7 @@ class Conditions(BaseModel):
         versions: versions of the packages that take part, on the machine that measures; a checksum of the code that makes
             networks; and a checksum of the user's own code in the network, the operator and the compiler, if there is any.
         repeat: the number of this measurement among several of the same network, from 0.
+        original_compiler: the compiler of the original network; None: `compiler`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -49,6 +71,15 @@ class Conditions(BaseModel):
     settings: LatencySettings
     versions: dict[str, str]
     repeat: int = 0
+    original_compiler: OtherCompiler | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the conditions by which stored measurements are found: without a later field that is not set."""
+        conditions: dict[str, Any] = write(self)
+        if self.original_compiler is None:
+            conditions.pop("original_compiler", None)
+        return conditions
 
     @property
     def key(self) -> str:

@@ -28,7 +28,7 @@ from syno.measure.machine import device_name, machine_id
 from syno.measure.measuring_process import MeasuringProcess
 from syno.measure.network_subject import AnyNetwork
 from syno.measure.protocol import Request, Tell
-from syno.measure.speedup_record import Conditions, Measured, SpeedupRecord
+from syno.measure.speedup_record import Conditions, Measured, OtherCompiler, SpeedupRecord
 from syno.measure.ssh import RemoteProcess, about
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning import own_options, tolerant
@@ -152,6 +152,8 @@ class Speedups:
         memory_limit_mib: the memory limit of the process that measures.
         folder: the folder for TVM's trials.
         remote: the settings of `device`, if it is not one of this machine.
+        original_compiler: the compiler of the original network, such as `fastest`, so that a speedup is over the best that a
+            user has; None: `compiler`. Not for layers.
         own: settings of compilers by the names of their groups, such as `tvm=TvmSettings()`.
 
     Raises:
@@ -173,6 +175,7 @@ class Speedups:
         memory_limit_mib: float | None = None,
         folder: Path | None = None,
         remote: RemoteDevice | None = None,
+        original_compiler: str | None = None,
         **own: BaseModel | None,
     ) -> None:
         self._compiler, self.remote = compiler_named(compiler), as_reached(compiler, remote)
@@ -180,6 +183,14 @@ class Speedups:
         if not time_limit_s > 0:
             raise SpecError(f"time_limit_s is {time_limit_s}; it must be above 0 seconds")
         options = own_options(self._compiler, own)
+        self._original: OtherCompiler | None = None
+        if original_compiler not in (None, compiler):
+            if measured == "layers" or isinstance(self.remote, DeviceSettings):
+                raise SpecError(f"layers, and networks over TVM's RPC, are compared with the original by {compiler} only")
+            other = compiler_named(original_compiler)
+            other.require()
+            its = own_options(other, own)
+            self._original = OtherCompiler(name=other.name, options={} if its is None else its.model_dump(mode="json"))
         if self.remote is None:
             require_device(device)
             self._compiler.check_gpu(device)
@@ -296,7 +307,9 @@ class Speedups:
             device=Device(kind=place.kind, name=place.name, threads=self.settings.threads),
             machine=place.machine,
             settings=self.settings,
+            original_compiler=self._original,
             versions={
+                **({} if self._original is None else compiler_named(self._original.name).versions()),
                 **self._compiler.versions(),
                 **{name: text for name, text in place.versions.items() if name != CPP or name in self._compiler.recorded},
                 "lowering": sources_checksum(*LOWERING),
@@ -315,6 +328,7 @@ class Speedups:
             options=self.options,
             folder=Path() if self.folder is None else self.folder.absolute(),
             measured=self.measured,
+            original_compiler=self._original,
             remote=None if isinstance(self.remote, SshSettings) else self.remote,
         )
 

@@ -7,9 +7,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from syno.base.errors import SpecError
 from syno.base.validation import Settings, set_fields
@@ -18,6 +18,7 @@ from syno.train.metric import ACCURACY, LOSS, Metric
 Find = Literal["most_accurate", "fastest", "front"]
 Share = Annotated[float, Field(gt=0)]
 
+FASTEST = "fastest"  # the compiler that takes for each network the compiler that is fastest for it
 LARGEST = 10  # a larger share or speedup was meant as a percentage
 SCREENED_PER_TRIAL = 20  # operators screened out for each trial before a search ends
 EXAMPLE = "speedup: 1.5 (one and a half times as fast as the original), lose_at_most: 0.01 (of the accuracy), or both"
@@ -44,7 +45,12 @@ class Goal(Settings):
     device: str = "cpu"
     """the device on which networks are timed: cpu, cuda, or the name of a remote device in `tune`"""
     compiler: str = "inductor"
-    """the compiler of both networks, as in `tune: compilers`; `tune: latency` has the settings of timing"""
+    """the compiler of both networks, as in `tune: compilers`; `tune: latency` has the settings of timing. fastest: for each
+    network the compiler that is fastest for it, so that verdicts compare the best with the best
+    """
+    screening: str | None = None
+    """with compiler: fastest: the compiler with which the search times operators, over the original with its fastest compiler;
+    null: native on the CPU, inductor on a GPU"""
     most_parameters: Share | None = None
     """largest number of parameters, as a share of the original's"""
     most_memory: Share | None = None
@@ -90,6 +96,21 @@ class Goal(Settings):
             raise ValueError("find: fastest needs a limit of the loss; give lose_at_most: 0.01, or the like")
         return self
 
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the settings without options that older results do not have, so that their checksums stay."""
+        settings: dict[str, Any] = write(self)
+        if self.screening is None:
+            settings.pop("screening", None)
+        return settings
+
+    @property
+    def screening_compiler(self) -> str:
+        """The compiler with which the search times operators."""
+        if self.screening is not None or self.compiler != FASTEST:
+            return self.screening or self.compiler
+        return "native" if self.device.partition(":")[0] != "cuda" else "inductor"
+
     @property
     def limits(self) -> dict[str, float]:
         """Limits on costs of the network, as shares of the original's, by the name of the option."""
@@ -111,6 +132,11 @@ class Goal(Settings):
     def place(self) -> str:
         """The compiler and the device of the goal, in words."""
         return f"{self.compiler} on {self.device}"
+
+    @property
+    def screening_place(self) -> str:
+        """Compiler and device of the search's measurements in words, such as "native on cpu"."""
+        return f"{self.screening_compiler} on {self.device}"
 
     def screened_for(self, n_trials: int) -> int:
         """Return the maximum number of screened-out operators in a study of `n_trials` trials."""

@@ -79,7 +79,7 @@ class GoalScreen:
 
     def _too_slow(self, verb: str, speedup: Interval) -> str:
         fast = times_as_fast(speedup, AS_THE_ORIGINAL, ".3g")
-        return f"{TOO_SLOW}: {verb}{fast} with {self.goal.place}; the goal is {self.goal.least_speedup:g}"
+        return f"{TOO_SLOW}: {verb}{fast} with {self.goal.screening_place}; the goal is {self.goal.least_speedup:g}"
 
     def _not_measured(self, record: SpeedupRecord) -> str:
         reason = f"{record.status}: {' '.join(record.reason.split())}"
@@ -87,10 +87,10 @@ class GoalScreen:
             self._unmeasured += 1
             if self._unmeasured >= MOST_UNMEASURED:
                 raise DeviceError(
-                    f"none of {self._unmeasured} operators could be measured with {self.goal.place} (goal: compiler, device); "
-                    f"the last: {reason}"
+                    f"none of {self._unmeasured} operators could be measured with {self.goal.screening_place} (goal: compiler, "
+                    f"device); the last: {reason}"
                 )
-        return f"{NOT_MEASURED}: {reason}, with {self.goal.place}"
+        return f"{NOT_MEASURED}: {reason}, with {self.goal.screening_place}"
 
 
 def _interval(name: str, interval: Interval) -> dict[str, float]:

@@ -44,7 +44,7 @@ from syno.stages.operators import network_of, operators_by_hand
 from syno.stages.places import CHOICE, SELECTED
 from syno.stages.search import beginning
 from syno.stages.selection import Selected, read_selected
-from syno.stages.speedups import speedups_of
+from syno.stages.speedups import screening_speedups
 
 if TYPE_CHECKING:
     from syno.measure.speedup_record import SpeedupRecord
@@ -73,7 +73,7 @@ def choose_mixtures(experiment: Experiment, output: Path | None = None) -> Choic
     selected = read_selected(experiment.folder / SELECTED)[: settings.operators]
     operators, by_hand = operators_to_choose(experiment, selected), operators_by_hand(experiment, workload)
     with (
-        speedups_of(experiment, *experiment.goal_pair) as speedups,
+        screening_speedups(experiment) as speedups,
         leased(workload.settings.training.device, "training.device"),
         display() as shown,
     ):

@@ -299,7 +299,9 @@ def _token() -> ProbeResult:
 
 def _pairs(experiment: Experiment, left: Jobs) -> list[tuple[str, str]]:
     """Return the pairs (compiler, device) of the measurements still to do; the compiler is "" where PyTorch trains."""
-    of_search = [] if experiment.goal_pair is None or "worker" not in left else [experiment.goal_pair]
+    goal, of_search = experiment.goal, list[tuple[str, str]]()
+    if goal is not None and goal.measures and "worker" in left:
+        of_search = [(compiler, goal.device) for compiler in (goal.screening_compiler, goal.compiler)]
     found = [
         (compiler_in_files(experiment, job["compiler"]) if "compiler" in job else "", device_named(experiment, job["device"]))
         for stage in (*KINDS, "speedup")

@@ -36,7 +36,7 @@ from syno.space.space import Space
 from syno.space.state_graph import check_not_empty, why_empty
 from syno.stages.opening import keep_config, open_study
 from syno.stages.places import ORIGINAL_TRAINING, WEIGHTS, worker_file
-from syno.stages.speedups import speedups_of
+from syno.stages.speedups import screening_speedups
 
 if TYPE_CHECKING:
     import pandas
@@ -77,7 +77,7 @@ def screened(experiment: Experiment, evaluate: Evaluation) -> Iterator[Evaluatio
         yield evaluate
         return
     with ExitStack() as stack:
-        learning = Learning(stack.enter_context(speedups_of(experiment, goal.compiler, goal.device))) if goal.measures else None
+        learning = Learning(stack.enter_context(screening_speedups(experiment))) if goal.measures else None
         measure, predict = (None, None) if learning is None else (learning.measure, learning.predict)
         yield ScreenedEvaluation(evaluate, GoalScreen(goal, Shares(experiment), measure, predict))
 

@@ -31,8 +31,26 @@ STORE = Path("results/latencies")  # of all experiments
 AGAIN = "syno tune selected"
 
 
+def screening_speedups(experiment: Experiment) -> Speedups:
+    """Return the speedups by which an experiment with a goal screens operators and chooses mixtures.
+
+    They are over the original with the goal's compiler. With `fastest`, each is a lower bound of the speedup in the verdict,
+    since a network may be faster with another compiler than in the search.
+    """
+    goal = experiment.goal
+    assert goal is not None
+    original = None if goal.screening_compiler == goal.compiler else goal.compiler
+    return speedups_of(experiment, goal.screening_compiler, goal.device, original_compiler=original)
+
+
 def speedups_of(
-    experiment: Experiment, compiler: str, device: str, *, measured: Choice = "auto", store: Path | None = None
+    experiment: Experiment,
+    compiler: str,
+    device: str,
+    *,
+    measured: Choice = "auto",
+    store: Path | None = None,
+    original_compiler: str | None = None,
 ) -> Speedups:
     """Return the store of speedups of an experiment's network; its method `of` measures an operator by `tune: latency`.
 
@@ -41,6 +59,7 @@ def speedups_of(
         compiler, device: names, as in `tune: compilers` and `tune: devices`.
         measured: see `syno.measure.speedups.Speedups`.
         store: the folder of records; by default `results/latencies`, which all experiments share.
+        original_compiler: the compiler of the original network, if it is another one.
 
     Raises as `syno.stages.measurements.measure`.
     """
@@ -59,6 +78,7 @@ def speedups_of(
         memory_limit_mib=settings.memory_limit_mib,
         folder=trials_folder(experiment, device),
         remote=settings.device(device, compiler),
+        original_compiler=original_compiler,
         **own_settings(settings),
     )
 
