@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import re
 import signal
+import time
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from command_lines import HANGS_AFTER
 
-from syno.base.errors import DeviceError
+from syno.base.errors import DeviceError, SpecError
 from syno.ir.library import OPERATORS
 from syno.measure.job import Job
 from syno.measure.measuring_process import MeasuringProcess
 from syno.measure.network_subject import NetworkSubject
 from syno.measure.protocol import Request
 from syno.measure.speedup_measuring import Layers, SpeedupMeasuring
+from syno.measure.speedup_record import OtherCompiler
 from syno.measure.speedups import Speedups
 from syno.measure.timing import LatencySettings
 
 NETWORK = NetworkSubject(model="resnet8", width=0.25, classes=4, image_shape=(1, 8, 8))
+ORIGINALS: list[dict[str, str]] = [{}, {"original_compiler": "eager"}, {"original_compiler": "fastest"}]
 FAST = LatencySettings(warm_up_ms=0, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
 
 
@@ -41,6 +45,14 @@ def by_name(job: Job) -> Any:
         calls = count()
         return lambda x: job.module(x) * (1.0 if next(calls) < 3 else 0.0)  # right when it is checked, wrong when it is timed
     return job.module
+
+
+def slow(job: Job) -> Any:
+    def call(x: torch.Tensor) -> torch.Tensor:
+        time.sleep(0.03)
+        return job.module(x)
+
+    return call
 
 
 def never(job: Job) -> Any:
@@ -68,6 +80,18 @@ def test_a_network_is_timed_in_turns_with_the_original_which_is_made_once(measur
     phases: list[str] = []
     measuring.findings(request("conv1x1"), lambda found: phases.append(found.phase))
     assert phases == ["waiting", "building", "compiling", "waiting", "measuring"]
+
+
+def test_the_original_may_have_a_compiler_of_its_own(measuring: SpeedupMeasuring) -> None:
+    other = OtherCompiler(name="fastest", options={"compilers": [f"{__name__}:slow"]})
+    fields = measuring.findings(request("conv1x1", original_compiler=other)).fields
+    assert fields["original_ms"].value > 30 > fields["latency_ms"].value and fields["choice"] is None
+    assert fields["original_choice"].compiler == f"{__name__}:slow"
+    keys = [Speedups(NETWORK, "eager", store=None, **given).conditions(OPERATORS["conv1x1"]()) for given in ORIGINALS]
+    assert [one.original_compiler and one.original_compiler.name for one in keys] == [None, None, "fastest"]
+    assert keys[0].key == keys[1].key != keys[2].key and "original_compiler" not in keys[0].model_dump()
+    with pytest.raises(SpecError, match="layers, and networks over TVM's RPC, are compared with the original by eager only"):
+        Speedups(NETWORK, "eager", store=None, measured="layers", original_compiler="fastest")
 
 
 @pytest.mark.slow

@@ -73,6 +73,15 @@ class TestSettings:
         assert own.reward == {"name": "goal", "find": "front", "power": 2} and own.select.by == "reward"
         assert not Goal(find="most_accurate", most_parameters=0.5).measures
 
+    def test_a_search_for_the_fastest_screens_with_one_compiler(self) -> None:
+        goals = (Goal(speedup=2), Goal(speedup=2, compiler="fastest"), Goal(speedup=2, compiler="fastest", device="cuda:1"))
+        assert [one.screening_compiler for one in goals] == ["inductor", "native", "inductor"]
+        chosen = Goal(speedup=2, compiler="fastest", screening="openvino")
+        assert chosen.screening_place == "openvino on cpu" and Goal(**chosen.model_dump()) == chosen
+        assert "screening" not in goals[0].model_dump()  # checksums of older results stay
+        with pytest.raises(SpecError, match="goal: screening: unknown compiler"):
+            Experiment(name="e", workload={}, goal={"speedup": 2, "compiler": "fastest", "screening": "openvin"})
+
     def test_ids_of_files_depend_on_a_goal_only_where_there_is_one(self) -> None:
         without, with_one = (Experiment(name="e", workload={}, **goal) for goal in ({}, {"goal": {"speedup": 2}}))
         assert '"goal": null' in without.part("search") and "latency" not in without.part("search")
