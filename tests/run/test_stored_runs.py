@@ -145,11 +145,18 @@ OPENED: list[str] = []
 COUNTS = [False]  # an audit hook cannot be taken away
 
 
+@pytest.fixture(scope="module")
+def noted() -> None:
+    """Add the hook once: a second one would count each file twice."""
+    sys.addaudithook(_note_opening)
+
+
 def _note_opening(event: str, arguments: tuple[object, ...]) -> None:
     if COUNTS[0] and event == "open":
         OPENED.append(str(arguments[0]))
 
 
+@pytest.mark.usefixtures("noted")
 def test_a_page_opens_each_file_once_and_judges_once(run: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of operators apart, whose names are looked up in all stores."""
     judged: list[int] = []
@@ -159,7 +166,6 @@ def test_a_page_opens_each_file_once_and_judges_once(run: Experiment, tmp_path: 
         return judged_networks(*given)
 
     monkeypatch.setattr("syno.stages.results.judged_networks", counted)
-    sys.addaudithook(_note_opening)
     OPENED.clear()
     COUNTS[0] = True
     try:
