@@ -357,9 +357,10 @@ class TestSearchBesideRivals:
         with pytest.warns(UserWarning, match="no rival was timed and trained, so the reward is that of `goal`"):
             study = open_study(found, Space(found.operator_spec))
         assert isinstance(study.reward, GainReward) and study.reward.front == ()
-        longer = experiment(reward={"name": "gain"}, workload={**FIELDS["workload"], "seed": 7})
+        training = {**FIELDS["workload"]["training"], "momentum": 0.5}
+        changed = experiment(reward={"name": "gain"}, workload={**FIELDS["workload"], "training": training})
         with pytest.raises(SpecError, match=r"original/seed1\.json is of other settings than the search, so delete"):
-            trained_rivals(longer)
+            trained_rivals(changed)
 
     @pytest.mark.slow
     def test_known_operators_of_the_space_are_known_and_not_trained_again(self) -> None:
