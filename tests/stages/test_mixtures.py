@@ -191,7 +191,7 @@ def chosen_by_sums(
     network = SumsOfLayers()
     monkeypatch.setattr(choice, "read_selected", lambda _: list(selected))
     monkeypatch.setattr(choice, "beginning", lambda _: network)
-    monkeypatch.setattr(choice, "speedups_of", lambda *_: nullcontext(network))
+    monkeypatch.setattr(choice, "screening_speedups", lambda *_: nullcontext(network))
     found = experiment(
         goal={"speedup": speedup, "lose_at_most": 0.5, "compiler": "eager", **goal},
         rivals={"shares": [0.5], "operators": free, "int8": False},
