@@ -8,15 +8,7 @@ from math import ceil, log2
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    Field,
-    PrivateAttr,
-    SerializerFunctionWrapHandler,
-    ValidationError,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from syno.base.errors import SpecError, SynoError, suggestion
 from syno.base.validation import explained
@@ -332,7 +324,8 @@ class TuneSettings(Section):
     """
     latency: LatencySettings = LatencySettings()
     tvm: TvmSettings = TvmSettings()
-    fastest: FastestSettings = FastestSettings()
+    # Absent at its default, so that checksums of older results stay.
+    fastest: FastestSettings = Field(default=FastestSettings(), exclude_if=FastestSettings().__eq__)
     training: bool = False
     """whether to measure the training speed of the original and each operator, on devices of this machine"""
     speed: SpeedSettings = SpeedSettings()
@@ -340,14 +333,6 @@ class TuneSettings(Section):
     """time limit for compiling, tuning and measuring one network, in seconds"""
     memory_limit_mib: Annotated[float, Field(gt=0)] | None = None
     """memory limit of the process that compiles and measures, in MiB"""
-
-    @model_serializer(mode="wrap")
-    def _without_defaults_of_later_options(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the settings without options that older results do not have, so that their checksums stay."""
-        settings: dict[str, Any] = write(self)
-        if self.fastest == FastestSettings():
-            settings.pop("fastest", None)  # it is absent already where only some fields are written
-        return settings
 
     @field_validator("devices", mode="before")
     @classmethod

@@ -7,15 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import (
-    AwareDatetime,
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from syno.base.files import checksum
 from syno.base.interval import times_as_fast
@@ -71,15 +63,7 @@ class Conditions(BaseModel):
     settings: LatencySettings
     versions: dict[str, str]
     repeat: int = 0
-    original_compiler: OtherCompiler | None = None
-
-    @model_serializer(mode="wrap")
-    def _without_what_is_not_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the conditions by which stored measurements are found: without a later field that is not set."""
-        conditions: dict[str, Any] = write(self)
-        if self.original_compiler is None:
-            conditions.pop("original_compiler", None)
-        return conditions
+    original_compiler: OtherCompiler | None = Field(default=None, exclude_if=lambda value: value is None)  # older keys stay
 
     @property
     def key(self) -> str:
@@ -216,6 +200,8 @@ class SpeedupRecord(Record):
                 f"{place}: {fast(self.ratio)}, {in_ms(self.latency_ms.value, self.limit_ms)}{_by(self.choice)}, original "
                 f"{in_ms(self.original_ms.value, self.original_limit_ms)}{_by(self.original_choice)}{self._kernels}{before}"
             )
+        for network, choice in ((self.name, self.choice), ("original", self.original_choice)):
+            yield from () if choice is None else choice.lines(network)
         for one in self.layers:
             yield Line(
                 f"  {one.name}, {one.count} times: {fast(one.speedup)}, {in_ms(one.latency_ms.value, one.limit_ms)}, "

@@ -109,6 +109,11 @@ class CompilerChoice(BaseModel):
     latencies_ms: dict[str, Positive]
     failures: dict[str, str] = {}
 
+    def lines(self, network: str) -> Iterator[Line]:
+        """Yield a line for each compiler that took no part in the choice for a network, with the reason."""
+        for name, reason in self.failures.items():
+            yield Line(f"{network}: the fastest compiler was chosen without {name}: {reason}")
+
 
 class MeasurementRecord(Record):
     """Base class of records of measurements of one network, original or with an operator, on one device.
@@ -352,7 +357,11 @@ class TuningRecord(MeasurementRecord):
         here = f"{self.name}, {self.compiler} on {self.device.name or self.device.kind}"
         if self.latency_ms is not None:
             interval = f"95 % in {self.latency_low_ms:.4g} to {self.latency_high_ms:.4g}"
-            yield Line(f"{here}: {in_ms(self.latency_ms, self.limit_ms, interval)}{f', {self.remark}' if self.remark else ''}")
+            by = "" if self.choice is None else f" with {self.choice.compiler}"
+            remark = f", {self.remark}" if self.remark else ""
+            yield Line(f"{here}: {in_ms(self.latency_ms, self.limit_ms, interval)}{by}{remark}")
+        if self.choice is not None:
+            yield from self.choice.lines(self.name)
         if self.has_failed:
             yield Line(f"{here}: {self.status}: {self.reason}", is_problem=True)
 

@@ -140,7 +140,7 @@ class _Ablations(FigureSet):
         return page_parts(experiment.folder)
 
 
-NUMBERED_LAYERS[places.LAYERED, 1.0, places.IMAGE] = places.LAYERS
+NUMBERED_LAYERS[places.RESNET34, 1.0, places.IMAGE] = places.LAYERS
 PUBLISHED_HOURS["the paper's"] = places.HOURS
 KINDS.update(artifact=_PublishedData(), join=_JoinedResults())
 FIGURE_SETS.append(_Ablations())

@@ -20,7 +20,7 @@ LAYERS = {
     "conv_io512": "L30",
     "residual_i256_o512": "L31",
 }
-LAYERED = "resnet34"
+RESNET34 = "resnet34"  # the network whose layers have these numbers
 IMAGE = (224, 224)  # height and width of the pictures for which the paper's layers are named
 RECORD, NUMBERS = IMPORT_RECORD, "measurements.json"  # of an import of published data
 ABLATION_TABLES = "ablation-"  # the beginning of the names of tables of ablations

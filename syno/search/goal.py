@@ -7,9 +7,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from syno.base.errors import SpecError
 from syno.base.validation import Settings, set_fields
@@ -48,7 +48,7 @@ class Goal(Settings):
     """the compiler of both networks, as in `tune: compilers`; `tune: latency` has the settings of timing. fastest: for each
     network the compiler that is fastest for it, so that verdicts compare the best with the best
     """
-    screening: str | None = None
+    screening: str | None = Field(default=None, exclude_if=lambda value: value is None)  # older checksums stay
     """with compiler: fastest: the compiler with which the search times operators, over the original with its fastest compiler;
     null: native on the CPU, inductor on a GPU"""
     most_parameters: Share | None = None
@@ -95,14 +95,6 @@ class Goal(Settings):
         if self.find == "fastest" and self.lose_at_most is None:
             raise ValueError("find: fastest needs a limit of the loss; give lose_at_most: 0.01, or the like")
         return self
-
-    @model_serializer(mode="wrap")
-    def _without_what_is_not_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the settings without options that older results do not have, so that their checksums stay."""
-        settings: dict[str, Any] = write(self)
-        if self.screening is None:
-            settings.pop("screening", None)
-        return settings
 
     @property
     def screening_compiler(self) -> str:

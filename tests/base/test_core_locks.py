@@ -138,16 +138,23 @@ def test_a_training_makes_way_for_a_measurement_that_waits(folder: Path, monkeyp
     assert seen[:2] == [False, True]  # in the first step of two, and in the second
 
 
-def test_a_process_that_waits_says_how_long_for_how_many_cores_and_which_process_holds_them(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def training_child(folder: Path) -> int:
+    """Start a process that computes until it is killed, and return its number once it holds the cores."""
+
     def train() -> None:
         with computing():
             (folder / "trains").touch()
             time.sleep(1000)
 
-    one = child(train)
+    number = child(train)
     wait_until((folder / "trains").exists)
+    return number
+
+
+def test_a_process_that_waits_says_how_long_for_how_many_cores_and_which_process_holds_them(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = training_child(folder)
     os.kill(one, signal.SIGSTOP)
     os.waitid(os.P_PID, one, os.WSTOPPED)
     monkeypatch.setattr(core_locks, "SAY_AFTER_SECONDS", 0.0)
@@ -163,13 +170,7 @@ def test_a_process_that_waits_says_how_long_for_how_many_cores_and_which_process
 
 
 def test_children_of_a_process_that_waits_hold_no_cores_of_others(folder: Path) -> None:
-    def train() -> None:
-        with computing():
-            (folder / "trains").touch()
-            time.sleep(1000)
-
-    one = child(train)
-    wait_until((folder / "trains").exists)
+    one = training_child(folder)
     assert "held by another process, perhaps in another container" in waiting_line(40)
     os.kill(one, signal.SIGKILL)
     os.waitpid(one, 0)

@@ -132,6 +132,10 @@ def test_fastest_takes_the_fastest_compiler_that_computes_the_network(tmp_path: 
         "lacking": "the compiler my_compilers:lacking needs ",
         "for_gpus": "the compiler my_compilers:for_gpus has k",
     }
+    lines = [line.text for line in choice.lines("conv2d")]
+    assert len(lines) == 3 and lines[1].startswith(
+        "conv2d: the fastest compiler was chosen without my_compilers:lacking: the compiler my_compilers:lacking needs"
+    )
     none = found("doubled", "lacking")
     assert none.status == "compile_failed" and "my_compilers:lacking: " in none.reason
 

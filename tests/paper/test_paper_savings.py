@@ -15,7 +15,7 @@ from syno.paper.figures.headlines import beside_nas_pte
 from syno.paper.figures.mixture import ready
 from syno.paper.figures.networks import ALPHA_NAS_NAME, ON_PROXY, OURS, savings
 from syno.paper.numbers import ALPHA_NAS, COSTS, NAS_PTE_COSTS
-from syno.paper.places import LAYERED
+from syno.paper.places import RESNET34
 from syno.run.measurement import Measurement
 from syno.run.table import measurement_table
 
@@ -46,7 +46,7 @@ def test_costs_of_the_networks_as_they_are_are_those_that_we_count(data: str, mo
 
 @pytest.mark.slow
 def test_costs_with_the_sequences_of_nas_pte_are_those_that_we_count() -> None:
-    picture, network = torch.zeros(1, 3, 224, 224), BACKBONES[LAYERED](classes=CLASSES["imagenet"])
+    picture, network = torch.zeros(1, 3, 224, 224), BACKBONES[RESNET34](classes=CLASSES["imagenet"])
     for name, costs in NAS_PTE_COSTS.items():
         changed = substitute(network, MODULE_BASELINES[name], picture, where="paper").to("meta")
         assert costs == (published_flops(changed, picture.to("meta")), published_parameters(changed))
@@ -54,7 +54,7 @@ def test_costs_with_the_sequences_of_nas_pte_are_those_that_we_count() -> None:
 
 def test_costs_beside_nas_pte_are_of_whole_networks() -> None:
     """Published costs of Operator 2 beside counted ones, and own ones beside own; those of layers count nowhere."""
-    named = {"model": LAYERED, "data": "imagenet", "operator": "operator_2", "origin": "artifact", "source": "x"}
+    named = {"model": RESNET34, "data": "imagenet", "operator": "operator_2", "origin": "artifact", "source": "x"}
     published = [Measurement.of("flops", 1e9, **named), Measurement.of("parameters", 1e7, **named)]
     layer = Measurement.of("flops", 1.0, **named, layer="conv_i64_o64")
     own = [

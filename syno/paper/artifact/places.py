@@ -24,10 +24,10 @@ from pydantic import BaseModel, ConfigDict
 
 from syno.base.errors import DataError
 from syno.paper.numbers import A100, CASE, INDUCTOR, MOBILE_CPU, MOBILE_GPU, MODELS, SEARCH_DATA, TEST_DATA, TVM
-from syno.paper.places import LAYERED
+from syno.paper.places import RESNET34
 
 NETWORK_FOLDERS = {  # of operators, by data set: the folder around them, and the networks of the folders in it
-    SEARCH_DATA: ("good-kernels-cifar100", {"resnet": CASE, **{name: name for name in MODELS if name not in (CASE, LAYERED)}}),
+    SEARCH_DATA: ("good-kernels-cifar100", {"resnet": CASE, **{name: name for name in MODELS if name not in (CASE, RESNET34)}}),
     TEST_DATA: ("good-kernels-imagenet", {name: name for name in MODELS}),
 }
 VISION, MACHINES = PurePosixPath("vision"), ("mdev", "a100")

@@ -25,7 +25,7 @@ from syno.paper.numbers import (
     WRONG_GUARD,
     told,
 )
-from syno.paper.places import LAYERED, LAYERS
+from syno.paper.places import LAYERS, RESNET34
 from syno.run.measurement import UNITS, Measurement
 from syno.run.rows import perplexity
 
@@ -166,11 +166,11 @@ def _of_baselines(target: Target) -> Iterator[tuple[PurePosixPath, dict[str, Any
         )
     for layer in LAYERS:
         place = target.layer(target.originals, layer, is_original=True)
-        yield place, {"operator": ORIGINAL, "model": LAYERED, "layer": layer}
+        yield place, {"operator": ORIGINAL, "model": RESNET34, "layer": layer}
     for name, folder in NAS_PTE.items():
         around = target.root / "nas-pte" / folder / "perf" / target.folder
         for layer in LAYERS:
-            yield target.layer(around, layer), {"operator": name, "model": LAYERED, "layer": layer}
+            yield target.layer(around, layer), {"operator": name, "model": RESNET34, "layer": layer}
     if target.compiler == "tvm":
         quantized = target.originals / "qresnet18" / "benchmark_results.csv"
         stacked = target.root / "manual_kernels/bs1/Conv2d_Conv1d/perf" / target.folder

@@ -52,7 +52,7 @@ from syno.paper.numbers import (
     TRAINING_SPEEDUP,
     TVM,
 )
-from syno.paper.places import LAYERED, LAYERS
+from syno.paper.places import LAYERS, RESNET34
 from syno.run.measurement import OK
 from syno.run.rivals import KNOWN
 
@@ -146,8 +146,8 @@ def _text(paper: float) -> str:
 IN_WORDS, AS_A_BAR, NOT_IN_PAPER = "in words", "as a bar", "not in the paper"
 LOST_BY_OPERATOR_2, SHARE_OF_OPERATOR_2 = 0.015, 0.25  # of accuracy, and of the parameters, in ResNet-18
 BESIDE_NAS_PTE = {"flops": ("FLOPs", 1.76, 4.32), "parameters": ("parameters", 1.80, 9.50)}  # over ours
-FEWER_FLOPS = {LAYERED: 0.63, "efficientnet_v2_s": 0.37}  # within 0.02 on ImageNet
-FASTER = {LAYERED: {TVM: 0.56, INDUCTOR: 0.48}, "efficientnet_v2_s": {TVM: 0.12, INDUCTOR: 0.07}}  # on the A100
+FEWER_FLOPS = {RESNET34: 0.63, "efficientnet_v2_s": 0.37}  # within 0.02 on ImageNet
+FASTER = {RESNET34: {TVM: 0.56, INDUCTOR: 0.48}, "efficientnet_v2_s": {TVM: 0.12, INDUCTOR: 0.07}}  # on the A100
 OF_CANONICAL = ("space", "variant", "primitives", "sampled", "canonical", "origin")  # columns of the table of the ablation
 SAMPLES, DISTINCT, REDUNDANCY = 6_452, 86, 70  # random samples without canonicalization, and the operators among them
 
@@ -161,14 +161,14 @@ def of_larger_network(rows: pandas.DataFrame) -> Iterator[Headline]:
     for row in scored(rows, FINAL).to_dict("records"):
         own, keys = row["accuracy_origin"], [(row["data"], origin) for origin in PREFERRED[row["accuracy_origin"]]]
         theirs = next((key for key in keys if key in smaller), None)
-        if row["model"] == LAYERED and row["operator"] != ORIGINAL and not row["is_baseline"] and theirs is not None:
+        if row["model"] == RESNET34 and row["operator"] != ORIGINAL and not row["is_baseline"] and theirs is not None:
             gains[row["operator"]] = row["accuracy"] - smaller[theirs], ", ".join(dict.fromkeys([own, theirs[1]]))
     times = timed(rows)
     originals = times[(times["model"] == CASE) & (times["operator"] == ORIGINAL)][[*TARGET, "latency_ms"]]
-    ours = times[(times["model"] == LAYERED) & times["operator"].isin([name for name, (gain, _) in gains.items() if gain > 0])]
+    ours = times[(times["model"] == RESNET34) & times["operator"].isin([name for name, (gain, _) in gains.items() if gain > 0])]
     both = ours.merge(originals.rename(columns={"latency_ms": "smaller_ms"}), on=TARGET)
     both = both.assign(ratio=both["smaller_ms"] / both["latency_ms"])
-    name = f"{MODELS[LAYERED]} with an operator"
+    name = f"{MODELS[RESNET34]} with an operator"
     for compiler in dict.fromkeys([TVM, INDUCTOR, *compilers_of(both["compiler"])]):
         what = f"{name}, {compiler_title(compiler)}: mean speedup over the less accurate original {MODELS[CASE]}"
         known = both[both["compiler"] == compiler]
@@ -222,7 +222,7 @@ def beside_nas_pte(rows: pandas.DataFrame) -> Iterator[Headline]:
     These are whole networks for the final data set: the smallest and the largest number over the three sequences. The networks
     of NAS-PTE are counted here (`NAS_PTE_COSTS`), unless their costs were measured.
     """
-    is_whole = (rows["model"] == LAYERED) & rows["layer"].isna() & (rows["status"] == OK) & (rows["data"] == TEST_DATA)
+    is_whole = (rows["model"] == RESNET34) & rows["layer"].isna() & (rows["status"] == OK) & (rows["data"] == TEST_DATA)
     for place, (metric, (name, least, most)) in enumerate(BESIDE_NAS_PTE.items()):
         known = rows[is_whole & (rows["metric"] == metric)]
         theirs = {sequence: float(costs[place]) for sequence, costs in NAS_PTE_COSTS.items()}
@@ -231,9 +231,9 @@ def beside_nas_pte(rows: pandas.DataFrame) -> Iterator[Headline]:
             own = known[known["operator"].isin(list(theirs)) & (known["origin"] == "measured")]
             theirs |= dict(zip(own["operator"], own["value"], strict=True))
         for word, paper, chosen in (("smallest", least, min), ("largest", most, max)):
-            what = f"{name} of {MODELS[LAYERED]} with NAS-PTE's sequences over those with Operator 2, {word}"
+            what = f"{name} of {MODELS[RESNET34]} with NAS-PTE's sequences over those with Operator 2, {word}"
             if ours.empty:
-                yield unknown("9", what, paper, f"the data has no {name} of {MODELS[LAYERED]} with Operator 2")
+                yield unknown("9", what, paper, f"the data has no {name} of {MODELS[RESNET34]} with Operator 2")
                 continue
             sequence = chosen(theirs, key=lambda one: theirs[one])
             ratio, origin = theirs[sequence] / float(ours["value"].iloc[0]), str(ours["origin"].iloc[0])
@@ -495,7 +495,7 @@ def _accuracy_headlines(rows: pandas.DataFrame) -> Iterator[Headline]:
 
 def _layerwise(rows: pandas.DataFrame) -> Iterator[Headline]:
     over = best_over_best(layers(rows))
-    for compiler, place, paper, row in _targets(over[over["model"] == LAYERED], FIGURE_9):
+    for compiler, place, paper, row in _targets(over[over["model"] == RESNET34], FIGURE_9):
         what = f"{compiler_title(compiler)}, {place}: our best over NAS-PTE's best, mean over layers"
         if row is None:
             yield unknown("9", what, paper)
